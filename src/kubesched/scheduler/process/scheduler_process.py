@@ -257,7 +257,7 @@ class SchedulerProcess:
         placing: asyncio.Task[None] | None,
         leading: asyncio.Task[None] | None,
     ) -> int:
-        if leading is not None and self._has_lost() and not self._stopping.is_set():
+        if leading is not None and self._has_lost_lease() and not self._stopping.is_set():
             # The next leader must not meet requests of this process: cancel them, do not wait.
             if placing is not None:
                 await _cancel(placing)
@@ -279,7 +279,7 @@ class SchedulerProcess:
             await leading
         return 0 if self._stopping.is_set() else 1
 
-    def _has_lost(self) -> bool:
+    def _has_lost_lease(self) -> bool:
         return self._elector is not None and self._elector.over.is_set()
 
     async def _first(self, *awaited: asyncio.Task[Any] | asyncio.Event | None) -> None:

@@ -28,10 +28,10 @@ _NO_ROOM = Status.unschedulable("no room").blame("Other")
 def check_post_filter(trial: Trial) -> None:
     """Run PostFilter in a cluster where the in-tree plugins rejected every node."""
     if overrides(trial.plugin, "post_filter"):
-        run(_ask(trial))
+        run(_run_post_filter(trial))
 
 
-async def _ask(trial: Trial) -> None:
+async def _run_post_filter(trial: Trial) -> None:
     trial.handle.clock = current_clock()
     framework = Framework(default_profile(), IN_TREE_PLUGINS, trial.handle.services())
     trial.handle.runner = framework
