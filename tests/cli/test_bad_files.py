@@ -73,7 +73,7 @@ def test_a_file_that_is_larger_than_memory(
         main()
     assert ended.value.code == 1
     said = capsys.readouterr().err
-    assert said == "kubesched: there is not enough memory for what was given\n"
+    assert said == "kubesched: not enough memory to process the input\n"
 
 
 SCENARIO = """\

@@ -193,7 +193,7 @@ def test_numa_nodes_show_free_and_reserved_amounts() -> None:
     assert panel.summary == "1 of 2 nodes have a NodeResourceTopology."
     (row,) = panel.rows
     assert [meter.text for meter in row.meters] == ["1 of 2 left"] * 2
-    assert row.text == "scope container; promised, not shown yet: 1 cpu, 1Gi memory"
+    assert row.text == "scope container; reserved, not reported yet: 1 cpu, 1Gi memory"
 
 
 _AMOUNTS = ("capacity", "allocatable", "available")

@@ -136,7 +136,7 @@ def main() -> None:
         sys.exit(1)
     except MemoryError:
         # The usual cause is a much larger file than expected.
-        _report(KubeschedError("there is not enough memory for what was given"))
+        _report(KubeschedError("not enough memory to process the input"))
         sys.exit(1)
     except OSError as exc:
         # A file or an address that no command has checked.

@@ -47,7 +47,7 @@ def _row(cache: TopologyCache, name: str, topology: NodeTopology) -> PanelRow:
     return PanelRow(
         name,
         state=topology.policy,
-        text=f"scope {topology.scope}" + (f"; promised, not shown yet: {held}" if held else ""),
+        text=f"scope {topology.scope}" + (f"; reserved, not reported yet: {held}" if held else ""),
         meters=tuple(meters),
         node=name,
     )

@@ -75,7 +75,7 @@ MISC: Final = FlagGroup(
             BOOL,
             False,
             "Check every decision against a full evaluation, and exit on the first difference. "
-            "Slow: for finding a plugin that promises too much. An addition of kubesched.",
+            "Slow: for finding a plugin with wrong declarations. An addition of kubesched.",
         ),
         Flag(
             "watch-config",
