@@ -10,11 +10,12 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from kubesched.api import Job, Pod
+from kubesched.api import Deployment, Job, Pod, ReplicaSet
 from kubesched.api.codec import from_builtins
 from kubesched.api.labels import Selector
 from kubesched.explain import Snapshot
 from kubesched.plan import Consolidation, PlanningPolicy, consolidate
+from kubesched.plan.plan_page import plan_page
 from kubesched.plan.reading.pinned_pods import follows_node
 from tests.plan.clusters import (
     ZONE,
@@ -170,6 +171,51 @@ def test_pods_that_cannot_move_stay_on_their_node(
     assert reason in plan.kept_nodes["a"]
     assert "a" not in plan.emptied
     assert "default/web-0" not in {move.pod for move in plan.moves}
+
+
+def test_pods_that_appear_only_on_the_copy_stay() -> None:
+    """The cluster would give them other names, so no plan can move them."""
+    owner = replica_set("web", 2)
+    objects = [node("a"), node("b"), owner, pod_of(owner, 0, "a")]
+    plan = plan_of(objects)
+    assert plan.pods == 2
+    assert {move.pod for move in plan.moves} <= {"default/web-0"}
+    assert any("when the cluster was read" in why for why in plan.kept_nodes.values())
+    assert plan_page(plan, Snapshot(objects), [])
+
+
+def test_a_deployment_keeps_its_last_revision() -> None:
+    """A capture drops fields of templates, so that earlier revisions look equal."""
+    pods = workload("web", "a", "b", cpu="3")
+    owner = pods[0]
+    reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d-web"}
+    template = owner.spec.template
+    deployment = from_builtins(
+        {
+            "metadata": {"name": "web", "namespace": "default", "uid": "d-web"},
+            "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}},
+        },
+        Deployment,
+    )
+    deployment = replace(deployment, spec=replace(deployment.spec, template=template))
+
+    def revision(number: int, **metadata: Any) -> ReplicaSet:
+        own = {
+            "annotations": {"deployment.kubernetes.io/revision": str(number)},
+            "creationTimestamp": f"2025-01-0{number}T00:00:00Z",
+            "ownerReferences": [{**reference, "controller": True}],
+        }
+        read = from_builtins({"metadata": own}, ReplicaSet).metadata
+        named = replace(
+            read, name="web", namespace="default", uid="rs-web", labels=template.metadata.labels
+        )
+        return replace(owner, metadata=replace(named, **metadata))
+
+    old = revision(1, name="old", uid="rs-old")
+    old = replace(old, spec=replace(old.spec, replicas=0))
+    objects = [node("a"), node("b"), deployment, old, revision(2), *pods[1:]]
+    plan = plan_of(objects)
+    assert (plan.movable_pods, plan.planned_nodes, plan.verified) == (2, 1, True)
 
 
 def test_local_storage_moves_on_request() -> None:

@@ -10,11 +10,13 @@ from msgspec.structs import replace
 from kubesched.api import Pod
 from kubesched.api.base import ApiObject
 from kubesched.api.latest_time import latest_time_ns
+from kubesched.api.pod_facts import is_terminating, pod_key
 from kubesched.cluster.embedded_cluster import ClusterPart
 from kubesched.explain.clusters.cluster_model import ClusterModel
 from kubesched.explain.clusters.virtual_cluster import VirtualCluster
 from kubesched.explain.snapshot import Snapshot
 from kubesched.foundation.client.informer import SharedInformer
+from kubesched.foundation.client.object_table import ObjectTable
 from kubesched.foundation.util import virtual_loop
 from kubesched.foundation.util.clock import SECOND
 from kubesched.foundation.util.randomness import derive
@@ -22,7 +24,8 @@ from kubesched.plan.moving.pod_follower import PodFollower
 from kubesched.plan.moving.rehearsal import Rehearsal, RehearsedWaves
 from kubesched.plan.moving.wave_player import WavePlayer
 from kubesched.plan.packing.packing_problem import Placement
-from kubesched.plan.reading.cluster_problem import ClusterProblem, read_problem
+from kubesched.plan.reading.cluster_problem import ClusterProblem, PinOf, read_problem
+from kubesched.plan.reading.pinned_pods import Pin, why_pinned
 from kubesched.plan.reading.planning_policy import PlanningPolicy
 
 __all__ = ["PlanningRun", "RunOutcome"]
@@ -106,7 +109,7 @@ class PlanningRun:
             self._report("reading the cluster")
             await cluster.settle(quiet_ns=_QUIET_NS)
             model = snapshot.model.with_objects(await cluster.objects_like(objects))
-            problem = read_problem(model, policy)
+            problem = read_problem(model, policy, _pinning_arrivals(snapshot.model))
             goal = self._choose(problem, model)
             follower = PodFollower(problem.budgets, cluster.clock)
             informer.add_handler(follower.on_add, follower.on_update, follower.on_delete)
@@ -126,3 +129,27 @@ class PlanningRun:
             after: tuple[Any, ...] = tuple(await cluster.objects_like(objects))
         pods = sum(bool(pod.spec.node_name) for pod in model.objects.list(Pod))
         return RunOutcome(problem, played, pods, after)
+
+
+def _pinning_arrivals(before: ClusterModel) -> PinOf:
+    """Return `why_pinned`, which also pins pods that came to their node on the copy only.
+
+    The cluster creates other pods and may place them elsewhere, so a plan cannot name them.
+    """
+    places = {
+        pod_key(pod): pod.spec.node_name
+        for pod in before.objects.list(Pod)
+        if not is_terminating(pod)
+    }
+
+    def pin_of(
+        pod: Pod, objects: ObjectTable, policy: PlanningPolicy, profiles: Collection[str]
+    ) -> Pin | None:
+        if places.get(pod_key(pod)) != pod.spec.node_name:
+            return Pin(
+                "it was not on the node when the cluster was read",
+                "make the plan again when no rollout is in progress",
+            )
+        return why_pinned(pod, objects, policy, profiles)
+
+    return pin_of

@@ -106,11 +106,17 @@ def plan_deployment(
 def _current(
     objects: ObjectIndex, sets: Sequence[ReplicaSet], template: Mapping[str, Any], mark: str
 ) -> ReplicaSet | None:
-    """Return the oldest ReplicaSet with the present template."""
-    for each in sorted(sets, key=lambda each: each.metadata.creation_timestamp or ""):
+    """Return the ReplicaSet with the present template; of several, the one with the last revision.
+
+    In a capture the templates of several revisions may be equal, because it drops many fields.
+    """
+
+    def age(each: ReplicaSet) -> tuple[int, str]:
+        return -_revision(each), each.metadata.creation_timestamp or ""
+
+    for each in sorted(sets, key=age):
         if each.metadata.labels.get(HASH_LABEL) == mark:
             return each
-    for each in sets:
         # Another controller may have created it with another hash of the same template.
         stored = objects.document(ReplicaSet, each.metadata.namespace, each.metadata.name)
         if stored is not None and _without_hash(stored["spec"].get("template", {})) == template:

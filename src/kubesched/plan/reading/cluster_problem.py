@@ -35,7 +35,15 @@ from kubesched.scheduler.config.plugin_names import (
 )
 from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
 
-__all__ = ["PRICE_UNITS", "ClusterProblem", "MovablePod", "PinnedPod", "price_of", "read_problem"]
+__all__ = [
+    "PRICE_UNITS",
+    "ClusterProblem",
+    "MovablePod",
+    "PinOf",
+    "PinnedPod",
+    "price_of",
+    "read_problem",
+]
 
 _PODS: Final = "pods"
 _PAIRS: Final = (INTER_POD_AFFINITY, POD_TOPOLOGY_SPREAD)
