@@ -24,16 +24,26 @@ from kubesched.foundation.util.clock import ManualClock
 from kubesched.foundation.util.virtual_loop import DEFAULT_START_NS
 from kubesched.framework import PodInfo
 from kubesched.testing import make_pv, make_pvc
+from tests.scheduler.plugins.dynamic_resources.device_objects import (
+    allocated,
+    claim,
+    device_class,
+    exactly,
+    slice_of,
+)
 
 Json = dict[str, Any]
 
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+DEVICE = "example.com/gpu"
 ZONE, HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 
 
 def node(name: str, cpu: int = 8, memory_gi: int = 16, zone: str = "z1", **fields: Any) -> Node:
     labels = {HOSTNAME: name, ZONE: zone, **fields.pop("labels", {})}
-    amounts = {"cpu": str(cpu), "memory": f"{memory_gi}Gi", "pods": "110"}
+    amounts = {"cpu": str(cpu), "memory": f"{memory_gi}Gi", "pods": str(fields.pop("pods", 110))}
+    if devices := fields.pop("devices", 0):
+        amounts[DEVICE] = str(devices)
     ready = {"type": "Ready", "status": "True"}
     return from_builtins(
         {
@@ -56,7 +66,9 @@ def replica_set(
     """A ReplicaSet whose pods have the label `app`."""
     labels = {"app": name, **spec.pop("labels", {})}
     requests = {"cpu": cpu, "memory": memory}
-    container = {"name": "main", "image": "pause", "resources": {"requests": requests}}
+    devices = {DEVICE: str(spec.pop("devices"))} if "devices" in spec else {}
+    resources = {"requests": requests | devices, "limits": devices}
+    container: Json = {"name": "main", "image": "pause", "resources": resources}
     if ports := spec.pop("host_ports", ()):
         container["ports"] = [{"hostPort": port, "containerPort": port} for port in ports]
     template = {"metadata": {"labels": labels}, "spec": {"containers": [container], **spec}}
@@ -157,8 +169,10 @@ def random_cluster(seed: int, nodes: int = 8, pods: int = 24) -> list[Any]:
             labels["agent"] = "yes"
         name, zone = f"n{number}", f"z{number % 3 + 1}"
         cpu = rng.choice([4, 8, 8])
-        objects.append(node(name, cpu, 2 * cpu, zone, taints=taints, labels=labels))
-    objects += _agents(objects)
+        fields = {"devices": more.choice([0, 0, 2, 4]), "pods": more.choice([5, 110, 110, 110])}
+        objects.append(node(name, cpu, 2 * cpu, zone, taints=taints, labels=labels, **fields))
+    claims = _ClaimedDevices(objects)
+    objects += [*_agents(objects), *claims.objects]
     model = model_of(objects)
     left = rng.randint(4, pods)
     number = 0
@@ -168,6 +182,7 @@ def random_cluster(seed: int, nodes: int = 8, pods: int = 24) -> list[Any]:
         count = min(left, rng.randint(1, 5))
         left -= count
         spec, metadata, others = _random_workload(rng, name, number), {}, list[Any]()
+        _add_selection(more, spec)
         kind = more.random()
         if kind < 0.1 and "volumes" not in spec:
             others = zonal_claim(name, more.choice(["z1", "z2", "z3"]))
@@ -176,6 +191,11 @@ def random_cluster(seed: int, nodes: int = 8, pods: int = 24) -> list[Any]:
             metadata["annotations"] = {SAFE_TO_EVICT: "false"}
         elif kind < 0.2:
             metadata["ownerReferences"] = []
+        elif kind < 0.35:
+            spec["devices"] = more.choice([1, 1, 2])
+        elif kind < 0.42:
+            others = claims.allocate(more, name)
+            spec["resourceClaims"] = [{"name": "device", "resourceClaimName": name}]
         for each in others:
             model.objects.put(each)
         owner = replica_set(name, count, **spec)
@@ -186,8 +206,42 @@ def random_cluster(seed: int, nodes: int = 8, pods: int = 24) -> list[Any]:
             continue  # a ReplicaSet would adopt its pods
         objects.append(owner)
         if placed and rng.random() < 0.3:
-            objects.append(budget(name, **rng.choice(_BUDGETS)))
+            objects.append(budget(name, **rng.choice([*_BUDGETS, {"maxUnavailable": 0}])))
     return objects
+
+
+def _add_selection(rng: random.Random, spec: Json) -> None:
+    """Add a node affinity to some workloads, and variants to spread constraints."""
+    for constraint in spec.get("topologySpreadConstraints", ()):
+        constraint["maxSkew"] = rng.choice([1, 1, 2])
+        if constraint["topologyKey"] == ZONE and rng.random() < 0.3:
+            constraint["minDomains"] = rng.choice([3, 4])
+    if rng.random() < 0.1:
+        operator = rng.choice(["In", "NotIn"])
+        expression = {"key": ZONE, "operator": operator, "values": [rng.choice(["z1", "z2"])]}
+        terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+        own = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+        spec["affinity"] = {**spec.get("affinity", {}), **own}
+
+
+class _ClaimedDevices:
+    """Two devices on each node with the disk `ssd`; a claim takes one of them."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        names = [each.metadata.name for each in nodes if each.metadata.labels["disk"] == "ssd"]
+        self._free = [(name, device) for name in names for device in ("d0", "d1")]
+        self.objects: list[Any] = [
+            device_class(),
+            *(slice_of("d0", "d1", pool=name, node=name) for name in names),
+        ]
+
+    def allocate(self, rng: random.Random, name: str) -> list[Any]:
+        """Return a claim with a free device; without one, a claim that waits for a device."""
+        made = claim(name, exactly(1))
+        if not self._free:
+            return [made]
+        node_name, found = self._free.pop(rng.randrange(len(self._free)))
+        return [allocated(made, {"device": found, "pool": node_name}, node=node_name)]
 
 
 _BUDGETS: Sequence[Mapping[str, Any]] = (
