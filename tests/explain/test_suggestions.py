@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -147,3 +148,16 @@ def test_suggestions_are_valid_and_minimal(cluster: tuple[list[Any], Pod]) -> No
 def smallest(suggestions: tuple[Suggestion, ...]) -> float:
     assert suggestions, "a single change helps, and none was suggested"
     return min(each.size for each in suggestions)
+
+
+@pytest.mark.parametrize(
+    ("key", "is_proposed"), [("kubernetes.io/arch", False), ("example.com/pool", True)]
+)
+def test_labels_that_describe_a_machine_are_not_changed(key: str, is_proposed: bool) -> None:
+    nodes = [make_node("n", labels={key: "arm64"})]
+    found = Snapshot([*nodes], clock=ManualClock()).explain(
+        make_pod("p", node_selector={key: "amd64"})
+    )
+    changes = [each.change for each in found.suggestions]
+    assert f"drop nodeSelector {key}=amd64" in changes
+    assert (f"label n {key}=amd64" in changes) == is_proposed

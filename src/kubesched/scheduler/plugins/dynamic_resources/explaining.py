@@ -86,7 +86,7 @@ class DynamicResourcesExplaining(Explaining):
         if not asked:
             return Detail(brief=brief)
         counted = self._counted(rejected, [claim for _, claim in claims])
-        return Detail(asked, sentence=_sentence(asked, counted), brief=brief)
+        return Detail(asked, sentence=_sentence(asked, counted, rejected), brief=brief)
 
     def remedies(self, rejected: RejectedNodes) -> Iterator[Remedy]:
         own = [
@@ -203,18 +203,33 @@ def _did_you_mean(name: str, known: Sequence[str]) -> str:
     return f"; did you mean {near}?" if near else ""
 
 
-def _sentence(asked: str, counted: Sequence[_Counted]) -> str:
+def _sentence(asked: str, counted: Sequence[_Counted], rejected: RejectedNodes) -> str:
     """Describe the devices that a request lacks, or that no node has them together."""
     start = f"its claim asks for {asked}, and "
     short = [each for each in counted if each.is_short]
     if not short:
-        return f"{start}no node has that free together{_constraints(counted)}"
+        free, where = counted[0].tally.most_free if len(counted) == 1 else (0, "")
+        if where and where not in {each.name for each in rejected.view}:
+            # Another plugin rejects the node with the devices.
+            return f"{start}only nodes such as {where} ({free} free) have that"
+        needs_several = len(counted) > 1 or counted[0].request.count > 1 if counted else False
+        together = " together" if needs_several else ""
+        details = f"{_capacities(counted)}{_constraints(counted)}"
+        return f"{start}no node has that free{together}{details}"
     several = len(counted) > 1
     parts = [
         (f"for request {each.request.own_name} " if several else "") + _shortage(each)
         for each in short
     ]
     return start + "; ".join(dict.fromkeys(parts))
+
+
+def _capacities(counted: Sequence[_Counted]) -> str:
+    """Name the capacities that a device must have, which the count of free devices ignores."""
+    wanted = dict.fromkeys(
+        f"{name} {amount}" for each in counted for name, amount in each.request.capacity.items()
+    )
+    return f" (each device with {listed(wanted)})" if wanted else ""
 
 
 def _constraints(counted: Sequence[_Counted]) -> str:

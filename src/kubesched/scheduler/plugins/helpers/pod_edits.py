@@ -17,6 +17,7 @@ from kubesched.api import (
     Toleration,
     TopologySpreadConstraint,
 )
+from kubesched.api.base import ResourceList
 from kubesched.api.pod_requests import fit_requested
 from kubesched.scheduler.plugins.helpers.wording import (
     as_quantity,
@@ -55,7 +56,8 @@ def with_request(pod: Pod, resource: str, amount: int) -> Pod | None:
         containers = with_request(with_spec(pod, resources=None), resource, amount)
         if containers is None:
             return None
-        return with_spec(containers, resources=replace(own, requests=lowered))
+        limits = _limits_with(own.limits, resource, amount)
+        return with_spec(containers, resources=replace(own, requests=lowered, limits=limits))
     for _ in range(len(pod.spec.containers) + len(pod.spec.init_containers)):
         excess = fit_requested(pod).amount(resource) - amount
         if excess <= 0:
@@ -87,12 +89,16 @@ def _requested(container: Container, resource: str) -> int:
     return fit_requested(alone).amount(resource)
 
 
+def _limits_with(limits: ResourceList, resource: str, amount: int) -> ResourceList:
+    """Return limits with a changed request: for devices and huge pages both are equal."""
+    if ("/" in resource or resource.startswith("hugepages-")) and resource in limits:
+        return {**limits, resource: as_quantity(resource, amount)}
+    return limits
+
+
 def _with_container_request(container: Container, resource: str, amount: int) -> Container:
     requests = {**container.resources.requests, resource: as_quantity(resource, amount)}
-    limits = container.resources.limits
-    # Of extended resources and huge pages both are equal.
-    if ("/" in resource or resource.startswith("hugepages-")) and resource in limits:
-        limits = {**limits, resource: as_quantity(resource, amount)}
+    limits = _limits_with(container.resources.limits, resource, amount)
     return replace(
         container, resources=replace(container.resources, requests=requests, limits=limits)
     )

@@ -1,15 +1,18 @@
 """Queueing hints of InterPodAffinity (docs/reference/06 §2.8).
 
-Hints do not resolve namespace selectors: a selector is matched against an empty set of labels,
-so it selects other namespaces only if it matches that.
+The reference matches namespace selectors against an empty set of labels, so that most select
+nothing, and requires that a pod matches all terms of anti-affinity. A pending pod then waits for
+the next flush of the queue although it fits. Here a namespace selector may select any namespace,
+and one term suffices: at worst the pod is tried once more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from kubesched.api import Affinity, Node, Pod
+from kubesched.api.labels import NOTHING
 from kubesched.api.sized_caches import CachePerObject
 from kubesched.errors import SelectorError
 from kubesched.framework import AffinityTerm, PodInfo, QueueingHint
@@ -17,8 +20,6 @@ from kubesched.framework.pod_limits import affinity_excess
 from kubesched.scheduler.plugins.helpers.hints import expect_or_none, is_placed, queue_if, same_pod
 
 __all__ = ["AffinityHints"]
-
-_NO_LABELS: Mapping[str, str] = {}
 
 
 class _Terms(NamedTuple):
@@ -53,13 +54,13 @@ class AffinityHints:
         if after is None:
             assert before is not None
             return queue_if(
-                _matches_all(apart, before) or _matches_all(self._parsed(before).apart, pod)
+                _matches_any(apart, before) or _matches_any(self._parsed(before).apart, pod)
             )
         if before is None:
             return queue_if(_matches_all(near, after))
         return queue_if(
             (_matches_all(near, after) and not _matches_all(near, before))
-            or (_matches_all(apart, before) and not _matches_all(apart, after))
+            or any(_may_match(term, before) and not _may_match(term, after) for term in apart)
         )
 
     def after_node_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
@@ -108,7 +109,15 @@ def _parse(pod: Pod, affinity: Affinity) -> _Terms:
 
 
 def _matches_all(terms: Sequence[AffinityTerm], pod: Pod) -> bool:
-    for term in terms:
-        if not term.matches(pod, _NO_LABELS):
-            return False
-    return bool(terms)
+    return bool(terms) and all(_may_match(term, pod) for term in terms)
+
+
+def _matches_any(terms: Sequence[AffinityTerm], pod: Pod) -> bool:
+    """Tell whether a pod may violate anti-affinity, for which one of the terms suffices."""
+    return any(_may_match(term, pod) for term in terms)
+
+
+def _may_match(term: AffinityTerm, pod: Pod) -> bool:
+    metadata = pod.metadata
+    may_select = metadata.namespace in term.namespaces or term.namespace_selector != NOTHING
+    return may_select and term.selector.matches(metadata.labels)

@@ -38,6 +38,18 @@ _NAME_FIELD = "metadata.name"
 
 _MOST_LABELLED = 2
 
+# Labels that kubelets and cloud controllers set. Another value would not change the machine.
+_OF_THE_MACHINE = frozenset(
+    {
+        "kubernetes.io/arch",
+        "kubernetes.io/hostname",
+        "kubernetes.io/os",
+        "node.kubernetes.io/instance-type",
+        "topology.kubernetes.io/region",
+        "topology.kubernetes.io/zone",
+    }
+)
+
 
 class NodeAffinityExplaining(Explaining):
     """Names the label that no node has, and proposes to correct, drop or add labels."""
@@ -206,6 +218,8 @@ def _remedies(rejected: RejectedNodes) -> Iterator[Remedy]:
         missing = {k: v for k, v in selector.items() if node.labels.get(k) != v}
         missing |= _labels_for_terms(rejected.pod, node.labels)
         if not 1 <= len(missing) <= 2 or labelled >= _MOST_LABELLED:
+            continue
+        if any(key in _OF_THE_MACHINE and key in node.labels for key in missing):
             continue
         labelled += 1
         labels = {**node.labels, **missing}
