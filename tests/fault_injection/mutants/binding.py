@@ -157,7 +157,7 @@ MUTANTS = {
     ),
     "ended background tasks are not dropped": Mutant(498, (replace(f"{_TASKS}._ended", nothing),)),
     "background tasks are not awaited": Mutant(
-        0, (wrap(f"{_TASKS}.spawn", _spawn_untracked), replace(f"{_TASKS}._ended", nothing))
+        2, (wrap(f"{_TASKS}.spawn", _spawn_untracked), replace(f"{_TASKS}._ended", nothing))
     ),
     "ended bindings are not counted down": Mutant(
         307, (wrap(f"{_CYCLE}.run", _keep_running_count),)

@@ -190,7 +190,7 @@ MUTANTS = {
         70, (without_call(f"{_HANDLERS}.update_pod", "self._queue.delete"),)
     ),
     "a deletion that the watch did not show leaves the pod on its node": Mutant(
-        24, (wrap(f"{_HANDLERS}.delete_pod", _ignore_assigned_tombstones),)
+        1, (wrap(f"{_HANDLERS}.delete_pod", _ignore_assigned_tombstones),)
     ),
     "the end of a nomination does not requeue other pods": Mutant(
         23, (replace(f"{_HANDLERS}._announce_to_lower_priority", nothing),)

@@ -171,7 +171,7 @@ MUTANTS = {
         ),
     ),
     "cached answers outlive an object that they depend on": Mutant(
-        100, (wrap(f"{_ANSWERS}._valid_filters", _keep_objects_version),)
+        119, (wrap(f"{_ANSWERS}._valid_filters", _keep_objects_version),)
     ),
     "cached answers outlive the version of a plugin": Mutant(
         6, (with_value(f"{_ANSWERS}._find", "self._versioned", lambda _plugins: ()),)

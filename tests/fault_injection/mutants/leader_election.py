@@ -91,7 +91,7 @@ async def _check_fence_once(
 
 MUTANTS = {
     "no fence protects the lease": Mutant(3, (replace(f"{_FENCE}._age_ns", zero),)),
-    "the fence closes too late": Mutant(0, (wrap(f"{_FENCE}.__init__", _close_too_late),)),
+    "the fence closes too late": Mutant(3, (wrap(f"{_FENCE}.__init__", _close_too_late),)),
     "the lease is released while writes are in flight": Mutant(
         18, (replace(f"{_FENCE}.settled", nothing),)
     ),

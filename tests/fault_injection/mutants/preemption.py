@@ -79,7 +79,7 @@ MUTANTS = {
         15, (replace(f"{_CACHED}.invalidate_changed", nothing),)
     ),
     "victims are evicted although nothing needs their room": Mutant(
-        15,
+        20,
         (
             replace(f"{_RUNNING}.PodPreemption.is_awaited", yes),
             replace(f"{_RUNNING}.PodPreemption.is_needed", yes),
@@ -98,13 +98,13 @@ MUTANTS = {
         1, (wrap(f"{_EVALUATOR}._ineligible", _ignore_policy),)
     ),
     "a preemptor stays registered as preempting": Mutant(
-        250, (without_call(f"{_EVICTION}.Evictions._carry_out", "self._preempting.discard"),)
+        0, (without_call(f"{_EVICTION}.Evictions._carry_out", "self._preempting.discard"),)
     ),
     "failed evictions are not retried": Mutant(
         44, (without_call(f"{_EVICTION}.Evictions._carry_out", "self._requeue"),)
     ),
     "a preemptor does not wait until its victims have terminated": Mutant(
-        58, (wrap(f"{_EVALUATOR}._ineligible", _ignore_terminating_victims),)
+        17, (wrap(f"{_EVALUATOR}._ineligible", _ignore_terminating_victims),)
     ),
     "PreBind of an evicted pod goes on": Mutant(
         12, (without_call(f"{_WAITING}.PodInPreBindEntry.cancel", "self._task.cancel"),)
