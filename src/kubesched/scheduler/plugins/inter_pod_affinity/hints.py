@@ -1,9 +1,8 @@
 """Queueing hints of InterPodAffinity (docs/reference/06 §2.8).
 
 The reference matches namespace selectors against an empty set of labels, so that most select
-nothing, and requires that a pod matches all terms of anti-affinity. A pending pod then waits for
-the next flush of the queue although it fits. Here a namespace selector may select any namespace,
-and one term suffices: at worst the pod is tried once more.
+nothing. A pending pod then waits for the next flush of the queue although it fits. Here a namespace
+selector may select any namespace: at worst the pod is tried once more.
 """
 
 from __future__ import annotations
@@ -54,13 +53,13 @@ class AffinityHints:
         if after is None:
             assert before is not None
             return queue_if(
-                _matches_any(apart, before) or _matches_any(self._parsed(before).apart, pod)
+                _matches_all(apart, before) or _matches_all(self._parsed(before).apart, pod)
             )
         if before is None:
             return queue_if(_matches_all(near, after))
         return queue_if(
             (_matches_all(near, after) and not _matches_all(near, before))
-            or any(_may_match(term, before) and not _may_match(term, after) for term in apart)
+            or (_matches_all(apart, before) and not _matches_all(apart, after))
         )
 
     def after_node_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
@@ -110,11 +109,6 @@ def _parse(pod: Pod, affinity: Affinity) -> _Terms:
 
 def _matches_all(terms: Sequence[AffinityTerm], pod: Pod) -> bool:
     return bool(terms) and all(_may_match(term, pod) for term in terms)
-
-
-def _matches_any(terms: Sequence[AffinityTerm], pod: Pod) -> bool:
-    """Tell whether a pod may violate anti-affinity, for which one of the terms suffices."""
-    return any(_may_match(term, pod) for term in terms)
 
 
 def _may_match(term: AffinityTerm, pod: Pod) -> bool:
