@@ -11,6 +11,7 @@ import pytest
 
 from kubesched.api import ApiError, ObjectMeta, Pod
 from kubesched.cluster.apiserver.local_api import LocalApi
+from kubesched.cluster.apiserver.rules.service_account_mounts import apply_service_account
 from kubesched.cluster.embedded_cluster import EmbeddedCluster
 from kubesched.cluster.live_cluster import LiveCluster
 from kubesched.foundation.util import virtual_loop
@@ -102,3 +103,27 @@ def test_a_resize_must_not_change_the_quality_of_service(
             await api.patch(Pod, "p", "default", patch, subresource="resize")
 
     on_a_node(work, resources={"requests": {"cpu": "1"}, "limits": {"cpu": "3"}})
+
+
+def test_a_pod_with_an_ephemeral_container_is_resized() -> None:
+    async def work(api: LocalApi, _clock: Clock) -> None:
+        await debugged(api, {"name": "d", "image": "busybox"})
+        resized = {"name": "c", "resources": {"requests": {"cpu": "200m"}}}
+        patch = {"spec": {"containers": [resized]}}
+        pod = await api.patch(Pod, "p", "default", patch, subresource="resize")
+        assert pod.spec.containers[0].resources.requests["cpu"] == "200m"
+
+    on_a_node(work, resources={"requests": {"cpu": "100m"}})
+
+
+def test_a_copy_of_a_pod_with_another_container_has_two_token_volumes() -> None:
+    """`kubectl debug --copy-to` keeps the token volume of the pod, and adds a container."""
+    account = {"metadata": {"name": "default"}}
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
+    spec = apply_service_account(pod, account)["spec"]
+    copied = {**spec, "containers": [*spec["containers"], {"name": "debugger", "image": "x"}]}
+    copy = apply_service_account({"metadata": {"name": "copy"}, "spec": copied}, account)["spec"]
+    names = [each["name"] for each in copy["volumes"]]
+    mounts = [each["volumeMounts"][0]["name"] for each in copy["containers"]]
+    assert len(set(names)) == 2
+    assert mounts == names

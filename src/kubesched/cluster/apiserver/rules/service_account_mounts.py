@@ -65,6 +65,9 @@ def _annotations(pod: Json) -> Mapping[str, Any]:
 
 def _mount(spec: Json) -> None:
     """Mount the token in every container that mounts nothing at its path."""
+    listed = spec.get("volumes")
+    volumes: list[Any] = listed if isinstance(listed, list) else []
+    name = _unused_name(volumes)
     is_used = False
     for field in ("initContainers", "containers"):
         containers = spec.get(field)
@@ -79,11 +82,20 @@ def _mount(spec: Json) -> None:
             ):
                 made.append(container)
                 continue
-            mount = {"name": _VOLUME, "readOnly": True, "mountPath": _PATH}
+            mount = {"name": name, "readOnly": True, "mountPath": _PATH}
             made.append({**container, "volumeMounts": [*mounts, mount]})
             is_used = True
         spec[field] = made
     if is_used:
-        volume = {"name": _VOLUME, "projected": {"sources": _SOURCES, "defaultMode": 420}}
-        volumes = spec.get("volumes")
-        spec["volumes"] = [*(volumes if isinstance(volumes, list) else ()), volume]
+        volume = {"name": name, "projected": {"sources": _SOURCES, "defaultMode": 420}}
+        spec["volumes"] = [*volumes, volume]
+
+
+def _unused_name(volumes: list[Any]) -> str:
+    """Return a name for the volume. A copy of a pod has the volume of the pod already."""
+    names = {each.get("name") for each in volumes if isinstance(each, dict)}
+    name, number = _VOLUME, 1
+    while name in names:
+        number += 1
+        name = f"{_VOLUME}-{number}"
+    return name

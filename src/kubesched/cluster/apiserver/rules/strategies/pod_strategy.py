@@ -146,7 +146,7 @@ class PodStrategy(ResourceStrategy):
         if part == "ephemeralcontainers":
             return check_ephemeral_containers(new["spec"], old["spec"])
         facts = compute_once(self._facts_of, share_spec(new["spec"]))
-        problems = check_pod(new, facts.problems)
+        problems = check_pod(new, facts.problems, is_new=False)
         if facts.qos_class != old.get("status", {}).get("qosClass", facts.qos_class):
             was = old["status"]["qosClass"]
             text = "Pod QOS Class may not change as a result of resizing"

@@ -61,12 +61,14 @@ _SYSCTL_LENGTH = 253
 _SYSTEM_CONDITIONS = frozenset({"PodScheduled", "Ready", "Initialized", "ContainersReady"})
 
 
-def check_pod(pod: Json, spec_problems: Sequence[FieldProblem]) -> list[FieldProblem]:
-    """Return the problems of a new pod, including those of its spec."""
+def check_pod(
+    pod: Json, spec_problems: Sequence[FieldProblem], *, is_new: bool = True
+) -> list[FieldProblem]:
+    """Return the problems of a pod, including those of its spec."""
     problems = check_metadata(pod["metadata"], namespaced=True, name_rule=dns_subdomain)
     problems += spec_problems
     spec = pod["spec"]
-    if spec.get("ephemeralContainers"):
+    if is_new and spec.get("ephemeralContainers"):
         problems.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
     if spec.get("nodeName") and spec.get("schedulingGates"):
         text = "cannot be set until all schedulingGates have been cleared"
