@@ -21,7 +21,7 @@ from kubesched.api import (
 )
 from kubesched.foundation.util.clock import SECOND, current_clock
 from kubesched.foundation.util.virtual_loop import run
-from kubesched.framework import SUCCESS, Code, Status
+from kubesched.framework import SUCCESS, Code, CycleState, PodInfo, Status
 from kubesched.testing import make_node_selector, make_pv
 from tests.scheduler.plugins.volume_binding.volume_fixture import VolumeHarness, claim, volume
 
@@ -77,6 +77,32 @@ def test_a_volume_reserved_by_a_user_gets_the_uid_and_no_annotation() -> None:
     assert bound.spec.claim_ref is not None
     assert bound.spec.claim_ref.uid == "persistentvolumeclaim.default.c"
     assert bound.metadata.annotations == {}
+
+
+def test_reserve_takes_another_volume_than_filter_if_that_is_gone() -> None:
+    harness = VolumeHarness(claim("c"), claim("d"), volume("a@n1:1Gi"), volume("b@n1:5Gi"))
+    states = {}
+    for name in ("c", "d"):
+        pod, states[name] = harness.pod(name), CycleState()
+        harness.plugin.pre_filter(states[name], PodInfo(pod), harness.handle.snapshot.nodes)
+        for node in reversed([*harness.handle.snapshot.nodes]):
+            fits = harness.plugin.filter(states[name], pod, node).is_success
+            assert fits == (node.name == "n1")
+    for name, taken in (("c", "a"), ("d", "b")):
+        assert harness.plugin.reserve(states[name], harness.pod(name), "n1") == SUCCESS
+        reference = assumed_volume(harness, taken).spec.claim_ref
+        assert reference is not None
+        assert reference.name == name
+
+
+def test_reserve_fails_if_the_volume_that_filter_found_is_gone() -> None:
+    harness = VolumeHarness(claim("c"), claim("d"), volume("a@n1"))
+    pod, state = harness.pod("c"), CycleState()
+    harness.plugin.pre_filter(state, PodInfo(pod), harness.handle.snapshot.nodes)
+    (first, _) = harness.handle.snapshot.nodes
+    assert harness.plugin.filter(state, pod, first) == SUCCESS
+    assert harness.reserve(harness.pod("d"))[1] == SUCCESS
+    assert harness.plugin.reserve(state, pod, "n1").code is Code.ERROR
 
 
 def test_a_claim_to_provision_is_assumed_on_the_node() -> None:

@@ -8,6 +8,7 @@ The state does not change within an attempt, so the result is the same.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -80,12 +81,15 @@ class _State:
     All clones of an attempt's state share the object.
     """
 
-    __slots__ = ("are_all_bound", "claims", "reservation")
+    __slots__ = ("are_all_bound", "claims", "matched", "reservation")
 
     def __init__(self, claims: PodClaims | None = None) -> None:
         self.claims = claims  # None: the pod has no claims
         self.are_all_bound = False
         self.reservation: VolumeReservation | None = None
+        # The latest match of free volumes, for Reserve: the labels of the node, the version of
+        # the index, and the finding. It depends on nothing else.
+        self.matched: tuple[Mapping[str, str], int, VolumeFinding] | None = None
 
 
 _NO_CLAIMS = _State()
@@ -192,7 +196,13 @@ class VolumeBinding(Plugin):
     def _find(self, pod_state: _State, node: NodeInfo) -> VolumeFinding:
         if pod_state.claims is None:
             return VolumeFinding(0)
-        return self._finder.find(pod_state.claims, node.name, node.labels)
+        labels, version, matched = node.labels, self._index.version, pod_state.matched
+        if matched is not None and matched[0] is labels and matched[1] == version:
+            return matched[2]
+        found = self._finder.find(pod_state.claims, node.name, labels)
+        is_match = not found.problems and not found.volumes.dynamic and not pod_state.claims.bound
+        pod_state.matched = (labels, version, found) if is_match else None
+        return found
 
     def pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
         return SKIP if self._score is None else SUCCESS

@@ -103,6 +103,7 @@ class VolumeIndex:
         # "namespace/name" of a claim -> names of volumes; rarely more than one.
         self._by_claim: dict[str, tuple[str, ...]] = {}
         self._volumes: dict[str, PersistentVolume] = {}
+        self.version = 0  # grows with every change
         # Called with (before, after) for each change of a volume.
         self.listeners: list[Callable[[PersistentVolume | None, PersistentVolume | None], None]]
         self.listeners = []
@@ -112,6 +113,7 @@ class VolumeIndex:
         before = self._volumes.get(name)
         if before is volume:
             return
+        self.version += 1
         if before is not None:
             self._remove(before)
         if volume is not None:
