@@ -39,7 +39,7 @@ class ClusterSnapshot:
         self.placement: NodeView | None = None
 
     def __len__(self) -> int:
-        return len(self.table)
+        return len(self.table.row_of)
 
     @property
     def nodes(self) -> NodeView:

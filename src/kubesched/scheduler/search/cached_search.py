@@ -123,7 +123,7 @@ class CachedSearch:
 
     def _is_for_cache(self, attempt: SearchAttempt, outcome: PreFilterOutcome) -> bool:
         """Whether every node is a candidate, and no room must be left for nominated pods."""
-        framework, count = attempt.framework, len(self._snapshot.nodes)
+        framework, count = attempt.framework, len(self._snapshot.table.row_of)
         return (
             outcome.status is SUCCESS
             and outcome.only_nodes is None

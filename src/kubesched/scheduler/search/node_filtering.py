@@ -91,7 +91,7 @@ class NodeFiltering:
             NoNodesError: there is no node.
             PluginError: a plugin failed.
         """
-        if not len(self._snapshot):
+        if not self._snapshot.table.row_of:
             raise NoNodesError
         metrics = attempt.framework.point_metrics
         started_ns = metrics.now_ns()

@@ -72,7 +72,7 @@ class ImageLocality(Plugin):
 
     def cache_version(self, nodes: NodeView) -> tuple[int, int]:
         # The spread of an image is a share of all nodes, so the number of nodes matters too.
-        return nodes.table.images.version, len(nodes.table)
+        return nodes.table.images.version, len(nodes.table.row_of)
 
 
 class _ScoreCache:

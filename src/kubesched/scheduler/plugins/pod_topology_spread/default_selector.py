@@ -47,9 +47,12 @@ class DefaultSelectors:
         if not pod.metadata.labels and not pod.metadata.owner_references:
             return EVERYTHING  # no service can select the pod
         namespace = pod.metadata.namespace
+        services = self._services.list(namespace)
+        if not services and not pod.metadata.owner_references:
+            return EVERYTHING
         own_labels = pod.metadata.labels.items()
         labels: dict[str, str] = {}
-        for service in self._services.list(namespace):
+        for service in services:
             selected = service.spec.selector
             if selected is None or len(selected) > MOST_SELECTOR_EXPRESSIONS:
                 continue

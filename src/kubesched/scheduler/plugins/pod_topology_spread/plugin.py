@@ -185,7 +185,7 @@ class PodTopologySpread(Plugin):
 
     def pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
         pod = pod_info.pod
-        if not len(nodes.table):
+        if not nodes.table.row_of:
             return SKIP
         try:
             constraints = self._constraints(pod, SCHEDULE_ANYWAY)
