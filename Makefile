@@ -64,7 +64,9 @@ bench: $(READY)  ## Benchmarks, as JSON lines; a few minutes [WORKLOADS=DIR]
 	@$(BIN)/python -m benchmarks.queue
 	@$(BIN)/python -m benchmarks.cel
 	@$(BIN)/python -m benchmarks.memory
+	@$(BIN)/python -m benchmarks.requests
 	@$(BIN)/python -m benchmarks.drain
+	@$(BIN)/python -m benchmarks.start_up --repeat 1
 	@$(BIN)/python -m benchmarks.apiserver
 	@$(BIN)/python -m benchmarks.dashboard --repeat 3
 	@$(if $(WORKLOADS),$(BIN)/python -m benchmarks.scheduler_perf --workloads $(WORKLOADS) --labels $(QUICK),echo "scheduler_perf left out: WORKLOADS=DIR names kubernetes' test/integration/scheduler_perf" >&2)

@@ -2,8 +2,8 @@
 
 The rules are in docs/reference/07 §5.
 
-Filter does not store the volumes of every node; Reserve finds the volumes of the chosen node again.
-The state does not change within an attempt, so the result is the same.
+Filter does not store the volumes of every node. Reserve finds those of the chosen node again,
+unless Filter was called about it last and no volume has changed since. The result is the same.
 """
 
 from __future__ import annotations
