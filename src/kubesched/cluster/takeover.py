@@ -25,7 +25,9 @@ from kubesched.api import (
 from kubesched.api.base import ApiObject
 from kubesched.api.core import ServiceSpec
 from kubesched.api.kinds import kind_of
-from kubesched.api.volume import PersistentVolume
+from kubesched.api.runtime_class import RuntimeClass
+from kubesched.api.volume import PersistentVolume, PersistentVolumeSpec
+from kubesched.api.volume_source import HostPathVolumeSource
 from kubesched.cluster.apiserver.local_api import LocalApi
 from kubesched.cluster.apiserver.rules.patching.merge_rules import (
     kind_merge_rules,
@@ -36,6 +38,9 @@ from kubesched.cluster.recreated_pods import as_client_creates
 from kubesched.errors import KubeschedError
 
 __all__ = ["Identity", "take_over"]
+
+# Captures leave out the handler of a RuntimeClass.
+_ANY_HANDLER = "any"
 
 
 _JOBS, _PODS = "jobs.batch", "pods"
@@ -176,7 +181,20 @@ def _acceptable(each: Any) -> Any:
     """Return the object in the form that a server accepts from a client."""
     if isinstance(each, Pod):
         return as_client_creates(each)
+    if isinstance(each, RuntimeClass) and not each.handler:
+        return msgspec.structs.replace(each, handler=_ANY_HANDLER)
+    if isinstance(each, PersistentVolume) and not _has_source(each.spec):
+        source = HostPathVolumeSource(path="/")
+        return msgspec.structs.replace(
+            each, spec=msgspec.structs.replace(each.spec, host_path=source)
+        )
     return _without_addresses(each)
+
+
+def _has_source(spec: PersistentVolumeSpec) -> bool:
+    """Whether a volume says where its data is; captures leave out some of the sources."""
+    values = (getattr(spec, field) for field in spec.__struct_fields__)
+    return any(type(each).__name__.endswith("VolumeSource") for each in values)
 
 
 def _without_addresses(each: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from kubesched.api.quantity import parse_quantity
@@ -13,6 +13,10 @@ from kubesched.cluster.apiserver.rules.errors.field_problems import (
     invalid,
     not_supported,
     required,
+)
+from kubesched.cluster.apiserver.rules.validation.mount_validation import (
+    check_mounts,
+    check_variables,
 )
 from kubesched.cluster.apiserver.rules.validation.names import (
     dns_label,
@@ -36,7 +40,10 @@ _HUGE_PAGES = "hugepages-"
 _ATTACHABLE = "attachable-volumes-"
 
 
-def check_containers(spec: Mapping[str, Any], path: str) -> list[FieldProblem]:
+def check_containers(
+    spec: Mapping[str, Any], path: str, volumes: Collection[str] | None = None
+) -> list[FieldProblem]:
+    """`volumes` are the names of those that can be mounted; None if others can be, too."""
     containers = spec.get("containers")
     if not containers:
         return [required(path)]
@@ -45,7 +52,7 @@ def check_containers(spec: Mapping[str, Any], path: str) -> list[FieldProblem]:
     names: set[str] = set()
     for index, container in enumerate(containers):
         at = f"{path}[{index}]"
-        problems += _check_container(container, claims, at)
+        problems += _check_container(container, claims, volumes, at)
         name = container.get("name", "")
         if name in names:
             problems.append(duplicate(f"{at}.name", name))
@@ -63,13 +70,15 @@ def _check_restart_policy(container: Mapping[str, Any], at: str) -> list[FieldPr
     return [not_supported(f"{at}.restartPolicy", policy, choices)]
 
 
-def check_init_containers(spec: Mapping[str, Any], path: str) -> list[FieldProblem]:
+def check_init_containers(
+    spec: Mapping[str, Any], path: str, volumes: Collection[str] | None = None
+) -> list[FieldProblem]:
     claims = [claim.get("name", "") for claim in spec.get("resourceClaims", ())]
     names = {container.get("name", "") for container in spec.get("containers", ())}
     problems: list[FieldProblem] = []
     for index, container in enumerate(spec.get("initContainers", ())):
         at = f"{path}[{index}]"
-        problems += _check_container(container, claims, at)
+        problems += _check_container(container, claims, volumes, at)
         if container.get("restartPolicy") is not None:
             problems += _check_restart_policy(container, at)
         name = container.get("name", "")
@@ -82,7 +91,7 @@ def check_init_containers(spec: Mapping[str, Any], path: str) -> list[FieldProbl
 
 
 def _check_container(
-    container: Mapping[str, Any], claims: Sequence[str], at: str
+    container: Mapping[str, Any], claims: Sequence[str], volumes: Collection[str] | None, at: str
 ) -> list[FieldProblem]:
     problems: list[FieldProblem] = []
     name = container.get("name", "")
@@ -98,6 +107,10 @@ def _check_container(
         problems.append(invalid(f"{at}.image", image, text))
     if ports := container.get("ports"):
         problems += _check_ports(ports, f"{at}.ports")
+    if variables := container.get("env"):
+        problems += check_variables(variables, f"{at}.env")
+    if (mounts := container.get("volumeMounts")) and volumes is not None:
+        problems += check_mounts(mounts, volumes, f"{at}.volumeMounts")
     if (policy := container.get("imagePullPolicy")) not in ("Always", "IfNotPresent", "Never"):
         problems.append(
             not_supported(f"{at}.imagePullPolicy", policy, ("Always", "IfNotPresent", "Never"))

@@ -56,6 +56,23 @@ SYSTEM_PRIORITIES = {
     "system-cluster-critical": 2 * HIGHEST_USER_PRIORITY,
     "system-node-critical": 2 * HIGHEST_USER_PRIORITY + 1000,
 }
+_EVICTION_POLICIES = ("AlwaysAllow", "IfHealthyBudget")
+_RECLAIM_POLICIES = ("Delete", "Recycle", "Retain")
+_VOLUME_MODES = ("Block", "Filesystem")
+# The fields of the spec of a persistent volume that are no source.
+_NO_SOURCES = frozenset(
+    {
+        "accessModes",
+        "capacity",
+        "claimRef",
+        "mountOptions",
+        "nodeAffinity",
+        "persistentVolumeReclaimPolicy",
+        "storageClassName",
+        "volumeAttributesClassName",
+        "volumeMode",
+    }
+)
 _ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 
 
@@ -181,6 +198,10 @@ def check_budget(budget: Json) -> list[FieldProblem]:
                 "(e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
             )
             problems.append(invalid(f"spec.{field}", value, text))
+    policy = spec.get("unhealthyPodEvictionPolicy")
+    if policy is not None and policy not in _EVICTION_POLICIES:
+        path = "spec.unhealthyPodEvictionPolicy"
+        problems.append(not_supported(path, policy, _EVICTION_POLICIES))
     return problems + check_label_selector(spec.get("selector"), "spec.selector")
 
 
@@ -206,15 +227,54 @@ def check_volume(volume: Json) -> list[FieldProblem]:
             )
         else:
             problems += check_node_selector(affinity["required"], "spec.nodeAffinity.required")
+    return problems + _check_volume_source(spec) + _check_volume_choices(spec)
+
+
+def _check_volume_source(spec: Json) -> list[FieldProblem]:
+    """Check that a volume has exactly one source."""
+    found = [field for field in spec if field not in _NO_SOURCES and spec[field] is not None]
+    if not found:
+        return [required("spec", "must specify a volume type")]
+    text = "may not specify more than 1 volume type"
+    problems = [forbidden(f"spec.{field}", text) for field in sorted(found)[1:]]
+    if (host := spec.get("hostPath")) is not None:
+        path = host.get("path") or ""
+        if not path:
+            problems.append(required("spec.hostPath.path"))
+        if ".." in path.split("/"):
+            problems.append(invalid("spec.hostPath.path", path, "must not contain '..'"))
     return problems
 
 
+def _check_volume_choices(spec: Json) -> list[FieldProblem]:
+    problems = []
+    policy = spec.get("persistentVolumeReclaimPolicy")
+    if policy not in _RECLAIM_POLICIES:
+        path = "spec.persistentVolumeReclaimPolicy"
+        problems.append(not_supported(path, policy, _RECLAIM_POLICIES))
+    if name := spec.get("storageClassName"):
+        problems += [invalid("spec.storageClassName", name, text) for text in dns_subdomain(name)]
+    return problems + _check_volume_mode(spec)
+
+
+def _check_volume_mode(spec: Json) -> list[FieldProblem]:
+    mode = spec.get("volumeMode")
+    if mode in _VOLUME_MODES:
+        return []
+    return [not_supported("spec.volumeMode", mode, _VOLUME_MODES)]
+
+
 def _check_access_modes(spec: Json) -> list[FieldProblem]:
-    return [
+    modes = spec.get("accessModes") or ()
+    problems = [
         not_supported("spec.accessModes", mode, _ACCESS_MODES)
-        for mode in spec.get("accessModes", ())
+        for mode in modes
         if mode not in _ACCESS_MODES
     ]
+    if "ReadWriteOncePod" in modes and len(set(modes)) > 1:
+        text = "may not use ReadWriteOncePod with other access modes"
+        problems.append(forbidden("spec.accessModes", text))
+    return problems
 
 
 def check_claim(claim: Json) -> list[FieldProblem]:
@@ -232,7 +292,7 @@ def check_claim(claim: Json) -> list[FieldProblem]:
         problems.append(invalid("spec.resources[storage]", str(parse_quantity(storage)), text))
     if name := spec.get("storageClassName"):
         problems += [invalid("spec.storageClassName", name, text) for text in dns_subdomain(name)]
-    return problems
+    return problems + _check_volume_mode(spec)
 
 
 def check_claim_update(new: Json, old: Json) -> list[FieldProblem]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from kubesched.cluster.apiserver.rules.errors.field_problems import (
@@ -121,13 +121,22 @@ def check_restarts(status: Json, before: Json, policy: str) -> list[FieldProblem
 
 
 def check_pod_spec(
-    spec: Json, path: str, *, template: bool = False, compares: bool = True
+    spec: Json,
+    path: str,
+    *,
+    template: bool = False,
+    compares: bool = True,
+    has_other_volumes: bool = False,
 ) -> list[FieldProblem]:
     """Return the problems of a spec, in the order of the reference.
 
-    `compares` is the gate TaintTolerationComparisonOperators.
+    `compares` is the gate TaintTolerationComparisonOperators. With `has_other_volumes` the pods
+    get volumes that the spec does not have.
     """
-    problems = _check_contents(spec, path, template=template)
+    volumes = None
+    if not has_other_volumes:
+        volumes = {each.get("name", "") for each in spec.get("volumes") or ()}
+    problems = _check_contents(spec, path, volumes, template=template)
     problems += _check_choices(spec, path)
     problems += _check_node_selection(spec, path)
     for field, rule in _NAMES:
@@ -148,16 +157,18 @@ def check_pod_spec(
     return problems
 
 
-def _check_contents(spec: Json, path: str, *, template: bool) -> list[FieldProblem]:
+def _check_contents(
+    spec: Json, path: str, mounted: Collection[str] | None, *, template: bool
+) -> list[FieldProblem]:
     """Check volumes, claims and containers."""
     problems: list[FieldProblem] = []
     if volumes := spec.get("volumes"):
         problems += _check_volumes(volumes, f"{path}.volumes")
     if claims := spec.get("resourceClaims"):
         problems += _check_claims(claims, f"{path}.resourceClaims")
-    problems += check_containers(spec, f"{path}.containers")
+    problems += check_containers(spec, f"{path}.containers", mounted)
     if spec.get("initContainers"):
-        problems += check_init_containers(spec, f"{path}.initContainers")
+        problems += check_init_containers(spec, f"{path}.initContainers", mounted)
     if resources := spec.get("resources"):
         problems += check_resource_requirements(resources, f"{path}.resources")
     if spec.get("hostNetwork"):

@@ -50,6 +50,7 @@ _SCOPES = {
     "CrossNamespacePodAffinity": _OF_PODS,
     "VolumeAttributesClass": frozenset({"persistentvolumeclaims", "requests.storage"}),
 }
+_PLAIN_SCOPES = frozenset(_SCOPES) - {"PriorityClass", "VolumeAttributesClass"}
 _CONFLICTS = ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"})
 
 
@@ -63,6 +64,7 @@ def check_quota(quota: Json) -> Iterator[FieldProblem]:
     hard = spec.get("hard") or {}
     yield from _check_amounts(hard)
     yield from _check_scopes(spec.get("scopes") or [], hard)
+    yield from _check_scope_selector(spec)
 
 
 def _check_amounts(hard: Json) -> Iterator[FieldProblem]:
@@ -85,6 +87,35 @@ def _check_scopes(scopes: list[str], hard: Json) -> Iterator[FieldProblem]:
             yield invalid("spec.scopes", scopes, "unsupported scope applied to resource")
     if any(pair <= set(scopes) for pair in _CONFLICTS):
         yield invalid("spec.scopes", scopes, "conflicting scopes")
+
+
+def _check_scope_selector(spec: Json) -> Iterator[FieldProblem]:
+    path = "spec.scopeSelector.matchExpressions"
+    for each in (spec.get("scopeSelector") or {}).get("matchExpressions") or ():
+        scope, operator = each.get("scopeName", ""), each.get("operator", "")
+        values = each.get("values") or []
+        if scope not in _SCOPES:
+            yield invalid(f"{path}.scopeName", scope, "unsupported scope")
+        if scope in _PLAIN_SCOPES and operator != "Exists":
+            text = (
+                "must be 'Exist' when scope is any of ResourceQuotaScopeTerminating, "
+                "ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, "
+                "ResourceQuotaScopeNotBestEffort or "
+                "ResourceQuotaScopeCrossNamespacePodAffinity"
+            )
+            yield invalid(f"{path}.operator", operator, text)
+        if operator in ("In", "NotIn") and not values:
+            text = (
+                "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
+            )
+            yield required(f"{path}.values", text)
+        elif operator in ("Exists", "DoesNotExist") and values:
+            text = (
+                "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
+            )
+            yield invalid(f"{path}.values", values, text)
+        elif operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
+            yield invalid(f"{path}.operator", operator, "not a valid selector operator")
 
 
 def check_quota_update(new: Json, old: Json) -> list[FieldProblem]:

@@ -43,6 +43,7 @@ _WITH_NODE_PORTS = ("LoadBalancer", "NodePort")
 _POLICIES = ("Cluster", "Local")
 _DISTRIBUTIONS = ("PreferClose", "PreferSameNode", "PreferSameZone")
 _NO_NETWORK = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+_LONGEST_AFFINITY = 86400
 _KUBELET_PORT = 10250
 _NO_ADDRESS = "may not be set for ExternalName services"
 
@@ -76,6 +77,7 @@ def check_service(service: Json) -> list[FieldProblem]:
         *_check_selector(spec),
         *_check_affinity(spec),
         *_check_addresses(spec),
+        *_check_external_addresses(spec),
         *_check_node_ports(spec),
         *_check_traffic(spec),
         *_check_balancer(spec),
@@ -152,6 +154,12 @@ def _check_affinity(spec: Json) -> Iterator[FieldProblem]:
     elif affinity == "None" and spec.get("sessionAffinityConfig") is not None:
         text = "must not be set when session affinity is None"
         yield forbidden("spec.sessionAffinityConfig", text)
+    elif affinity == "ClientIP":
+        config = spec.get("sessionAffinityConfig") or {}
+        seconds = (config.get("clientIP") or {}).get("timeoutSeconds")
+        if seconds is not None and not 0 < seconds <= _LONGEST_AFFINITY:
+            text = f"must be greater than 0 and less than {_LONGEST_AFFINITY}"
+            yield invalid("spec.sessionAffinityConfig.clientIP.timeoutSeconds", seconds, text)
 
 
 def _check_addresses(spec: Json) -> Iterator[FieldProblem]:
@@ -162,6 +170,24 @@ def _check_addresses(spec: Json) -> Iterator[FieldProblem]:
         if each != "None" and not _is_address(each):
             text = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
             yield invalid(f"spec.clusterIPs[{index}]", each, text)
+
+
+def _check_external_addresses(spec: Json) -> Iterator[FieldProblem]:
+    for index, each in enumerate(spec.get("externalIPs") or ()):
+        path = f"spec.externalIPs[{index}]"
+        if not _is_address(each):
+            text = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+            yield invalid(path, each, text)
+            continue
+        address = ipaddress.ip_address(each)
+        if address.is_unspecified:
+            yield invalid(path, each, f"may not be unspecified ({each})")
+        if address.is_loopback:
+            text = "may not be in the loopback range (127.0.0.0/8, ::1/128)"
+            yield invalid(path, each, text)
+        if address.is_link_local:
+            network = "169.254.0.0/16, fe80::/10"
+            yield invalid(path, each, f"may not be in the link-local range ({network})")
 
 
 def _check_node_ports(spec: Json) -> Iterator[FieldProblem]:

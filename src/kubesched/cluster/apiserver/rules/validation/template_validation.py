@@ -28,7 +28,9 @@ _ALWAYS = "Always"
 _OF_JOBS = ("OnFailure", "Never")
 
 
-def check_pod_template(template: Json, path: str) -> list[FieldProblem]:
+def check_pod_template(
+    template: Json, path: str, *, has_other_volumes: bool = False
+) -> list[FieldProblem]:
     """Check the labels, the annotations and the spec of a template that has its defaults."""
     metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
     problems: list[FieldProblem] = []
@@ -36,7 +38,9 @@ def check_pod_template(template: Json, path: str) -> list[FieldProblem]:
         problems += check_labels(labels, f"{path}.labels")
     if annotations := metadata.get("annotations"):
         problems += check_annotations(annotations, f"{path}.annotations")
-    problems += check_pod_spec(spec, f"{path}.spec", template=True)
+    problems += check_pod_spec(
+        spec, f"{path}.spec", template=True, has_other_volumes=has_other_volumes
+    )
     if spec.get("ephemeralContainers"):
         text = "ephemeral containers not allowed in pod template"
         problems.append(forbidden(f"{path}.spec.ephemeralContainers", text))
@@ -45,7 +49,9 @@ def check_pod_template(template: Json, path: str) -> list[FieldProblem]:
 
 def check_lasting_template(template: Json, path: str, kind: str) -> list[FieldProblem]:
     """Check the template of a controller that replaces its pods; `kind` is part of the message."""
-    problems = check_pod_template(template, path)
+    # A StatefulSet adds the volumes of its claim templates.
+    adds_volumes = kind == "StatefulSet"
+    problems = check_pod_template(template, path, has_other_volumes=adds_volumes)
     spec = template.get("spec") or {}
     if (policy := spec.get("restartPolicy", "")) in _OF_JOBS:
         problems.append(not_supported(f"{path}.spec.restartPolicy", policy, (_ALWAYS,)))
