@@ -143,6 +143,22 @@ def test_a_negative_number_cannot_be_compared_with() -> None:
     assert not compared.matches(LABELS, "n1")
 
 
+def test_a_selector_with_too_many_requirements_is_one_invalid_term() -> None:
+    most = [term(("zone", "Exists", ())) for _ in range(1_000)]
+    assert matcher(*most).matches(LABELS, "n1")
+    beyond = matcher(*most, term(("zone", "Exists", ())))
+    assert not beyond.matches(LABELS, "n1")
+    assert len(beyond.terms) == 1
+    with pytest.raises(SelectorError) as error:
+        beyond.check(LABELS, "n1")
+    assert str(error.value) == "nodeSelectorTerms: 1001 requirements, of which 1000 are allowed"
+
+
+def test_values_do_not_count_as_requirements() -> None:
+    values = tuple(f"v{number}" for number in range(2_000))
+    assert matcher(term(("zone", "In", (*values, LABELS["zone"])))).matches(LABELS, "n1")
+
+
 def pod(node_selector: dict[str, str] | None = None, required: NodeSelector | None = None) -> Pod:
     affinity = NodeAffinity(required_during_scheduling_ignored_during_execution=required)
     return Pod(spec=PodSpec(node_selector=node_selector, affinity=Affinity(node_affinity=affinity)))

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from kubesched.api import Node, Pod, codec
-from tests.counted_calls import count_calls
+from tests.counted_calls import count_calls, counted
 from tests.scheduler.hostile_object_harness import HostileObjectHarness, run_story
+from tests.scheduler.test_object_budgets import attempt, furnish
 
 Json = dict[str, Any]
 MOST_CALLS = 250_000
@@ -103,3 +104,42 @@ def test_a_large_object_takes_less_than_one_loop_iteration(pod: Json, node: Json
 
 def test_a_node_with_many_resources_takes_less_than_one_loop_iteration() -> None:
     assert calls_of_scenario({}, resources(LABELS)) < MOST_CALLS_FOR_RESOURCES
+
+
+def terms_of_nodes(count: int) -> list[Json]:
+    """Alternatives with a label each, all different."""
+    return [
+        {"matchExpressions": [{"key": f"key{n}", "operator": "Gt", "values": [f"{n}"]}]}
+        for n in range(count)
+    ]
+
+
+TERMS = {"nodeSelectorTerms": terms_of_nodes(18_000)}
+WITH_NODES: dict[str, tuple[str, Json]] = {
+    "bound volume": ("PersistentVolume", {"spec": {"nodeAffinity": {"required": TERMS}}}),
+    "free volume": (
+        "PersistentVolume",
+        {"spec": {"claimRef": None, "nodeAffinity": {"required": TERMS}}, "status": {}},
+    ),
+    "slice of devices": ("ResourceSlice", {"spec": {"nodeName": "", "nodeSelector": TERMS}}),
+    "allocated claim": (
+        "ResourceClaim",
+        {"status": {"allocation": {"devices": {"results": []}, "nodeSelector": TERMS}}},
+    ),
+}
+
+
+@pytest.mark.parametrize(("kind", "content"), WITH_NODES.values(), ids=WITH_NODES)
+def test_the_nodes_of_a_large_object_take_less_than_one_loop_iteration(
+    kind: str, content: Json
+) -> None:
+    calls: list[int] = []
+
+    async def story(harness: HostileObjectHarness) -> None:
+        await furnish(harness)
+        await attempt(harness, kind, {})
+        plain = await counted(attempt(harness, kind, {}))
+        calls.append(await counted(attempt(harness, kind, content)) - plain)
+
+    run_story(story)
+    assert calls[0] < MOST_CALLS

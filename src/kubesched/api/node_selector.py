@@ -2,7 +2,8 @@
 
 docs/reference/05 §4.4. Terms are alternatives; all conditions of a term must hold. An invalid
 term matches no node, and the other terms still count. Its errors are stored: use `check`, which
-raises them, where the reference reports them, and `matches` where it ignores them.
+raises them, where the reference reports them, and `matches` where it ignores them. A selector with
+too many requirements is one invalid term.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from kubesched.api.validation import invalid, joined, not_supported
 from kubesched.errors import SelectorError
 
 __all__ = [
+    "MOST_REQUIREMENTS",
     "FieldRequirement",
     "NodeMatcher",
     "NodeTerm",
@@ -50,6 +52,8 @@ _LABEL_OPERATORS: Final = {
 }
 _FIELD_OPERATORS: Final = ("In", "NotIn")
 _NAME_FIELD: Final = "metadata.name"
+# Of all terms: each is compared with every node. Values are lookups and not limited.
+MOST_REQUIREMENTS: Final = 1_000
 
 
 class FieldRequirement(NamedTuple):
@@ -222,11 +226,18 @@ def _parsed(selector: NodeSelector, path: str) -> NodeMatcher:
     large = _large_selectors.get(selector)
     if large is not None and path in large:
         return large[path]
-    try:
-        return _parse_small(selector, path)
-    except TooLargeError:
-        pass
-    matcher = _parse(selector, path)
+    count = sum(
+        len(each.match_expressions) + len(each.match_fields)
+        for each in selector.node_selector_terms
+    )
+    if count > MOST_REQUIREMENTS:
+        matcher = _beyond_limit(count, path)
+    else:
+        try:
+            return _parse_small(selector, path)
+        except TooLargeError:
+            pass
+        matcher = _parse(selector, path)
     _large_selectors.store(selector, {**(large or {}), path: matcher})
     return matcher
 
@@ -248,8 +259,17 @@ def node_selector_weight(selector: NodeSelector) -> int:
     )
 
 
+def _beyond_limit(count: int, path: str) -> NodeMatcher:
+    message = f"{_terms_path(path)}: {count} requirements, of which {MOST_REQUIREMENTS} are allowed"
+    return NodeMatcher((NodeTerm(Selector(()), (), (message,)),))
+
+
+def _terms_path(path: str) -> str:
+    return f"{path}.nodeSelectorTerms" if path else "nodeSelectorTerms"
+
+
 def _parse(selector: NodeSelector, path: str) -> NodeMatcher:
-    prefix = f"{path}.nodeSelectorTerms" if path else "nodeSelectorTerms"
+    prefix = _terms_path(path)
     return NodeMatcher(
         tuple(
             NodeTerm.parse(term, f"{prefix}[{index}]")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from kubesched.api import sharing, sized_caches
+from kubesched.api import node_selector, sharing, sized_caches
 from kubesched.cluster.apiserver.http.api_limits import ApiLimits
 from kubesched.cluster.apiserver.rules.custom import schema_validation
 from kubesched.cluster.apiserver.rules.errors import value_limit
@@ -69,6 +69,11 @@ _ON_PODS: Final = (
         _UNSCHEDULABLE,
     ),
     Bound("pod: requirements of nodes", f"{pod_limits.MOST_NODE_REQUIREMENTS:,}", _UNSCHEDULABLE),
+    Bound(
+        "volume, claim or slice: requirements of nodes",
+        f"{node_selector.MOST_REQUIREMENTS:,}",
+        "no node matches; error for a pod with such a claim",
+    ),
     Bound("pod: tolerations", f"{pod_limits.MOST_TOLERATIONS}", _UNSCHEDULABLE),
     Bound("pod: resources", f"{pod_limits.MOST_RESOURCES}", _UNSCHEDULABLE),
     Bound(

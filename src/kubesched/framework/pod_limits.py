@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from kubesched.api import Affinity, LabelSelector, NodeAffinity, Pod
+from kubesched.api.node_selector import MOST_REQUIREMENTS
 
 __all__ = [
     "MOST_AFFINITY_TERMS",
@@ -29,9 +30,8 @@ MOST_AFFINITY_TERMS: Final = 64
 MOST_SPREAD_CONSTRAINTS: Final = 32
 # In the selectors of all terms, or of all constraints, labels to be equal included.
 MOST_SELECTOR_EXPRESSIONS: Final = 512
-# In node selector and node affinity: each is compared with every node. Values are lookups and not
-# limited.
-MOST_NODE_REQUIREMENTS: Final = 1_000
+# In node selector and node affinity.
+MOST_NODE_REQUIREMENTS: Final = MOST_REQUIREMENTS
 # Each may have to be compared with the taints of every node.
 MOST_TOLERATIONS: Final = 512
 MOST_RESOURCES: Final = 128
