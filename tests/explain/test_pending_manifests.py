@@ -138,7 +138,9 @@ def problem_of(manifest: PendingManifest, suggestion: Suggestion) -> str:
             for _ in range(60):
                 await cluster.clock.sleep(SECOND)
                 pods = manifest.pods(cluster)
-                if manifest.placed(cluster) > before or (pods and not before and all_placed(pods)):
+                # With fewer replicas the pod is deleted, and no other pod is pending.
+                is_enough = pods and (not before or not suggestion.node)
+                if manifest.placed(cluster) > before or (is_enough and all_placed(pods)):
                     return ""
                 await asyncio.sleep(0)
             return f"{suggestion.change}: not placed"

@@ -60,11 +60,14 @@ class Edit(Result, frozen=True, kw_only=True):
 
 
 class Suggestion(Result, frozen=True, kw_only=True):
-    """A change after which the pod fits, as the search confirmed on a copy of the cluster."""
+    """A change after which the pod fits, as the search confirmed on a copy of the cluster.
+
+    With fewer replicas the pod is not needed any more.
+    """
 
     change: str
     verified: bool  # the search ran with all rules; False: some kinds have not been read
-    node: str  # the node that the pod would get
+    node: str  # the node that the pod would get; empty if the pod would not be needed
     kind: str  # pod, cluster, or preemption
     parts: tuple[str, ...] = ()  # the single changes, if several are needed together
     command: str = ""  # a shell command that makes the change

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from kubesched.api import Pod
 from kubesched.explain.clusters.cluster_model import ClusterModel
 from kubesched.explain.explanation import Suggestion
+from kubesched.explain.fewer_replicas import fewer_replicas
 from kubesched.explain.new_node import add_larger_node, add_node_like
 from kubesched.explain.plugin_explanations import PluginExplanations
 from kubesched.explain.remedy_trials import moves_siblings, try_out
@@ -39,6 +40,9 @@ def find_suggestions(
         taken = {suggestion.change for suggestion in found}
         pairs = search.verified(search.needed_pairs(), _PAIRS_TRIED)
         found += [each for each in pairs if each.change not in taken]
+    if not any(suggestion.kind == "pod" for suggestion in found):
+        fewer = fewer_replicas(model, pod)
+        found += [] if fewer is None else [fewer]
     return tuple(_distinct(found)[:_MOST_SHOWN])
 
 

@@ -127,7 +127,7 @@ def render_suggestions(
     """Return the suggestions as numbered lines, each with its command."""
     lines = []
     for number, each in enumerate(suggestions, start=1):
-        text = f"{number}. {each.change}  -> {each.node}"
+        text = f"{number}. {each.change}" + (f"  -> {each.node}" if each.node else "")
         lines += wrapped(text, width, "  ", "     ")
         if each.command:
             lines += [paint(line, "dim") for line in _command_lines(each.command)]
