@@ -74,6 +74,14 @@ def test_drain_names_what_is_in_the_way(dump: str) -> None:
     assert "In the way" in done.stdout
 
 
+def test_prices_that_are_not_yaml_name_the_line(dump: str, tmp_path: Path) -> None:
+    prices = tmp_path / "prices.yaml"
+    prices.write_text("b: 1\na: [1\n")
+    done = run("consolidate", "-f", dump, "--prices", str(prices))
+    assert done.exit_code == 2
+    assert f"{prices}:3: not YAML: did not find expected" in done.stderr
+
+
 WRONG = {
     "a time": (["--time", "soon"], "is not a duration"),
     "a share": (["--spare", "120%"], "is not 0% to 99%"),

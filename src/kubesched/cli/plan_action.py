@@ -181,6 +181,10 @@ def duration_seconds(text: str, option: str) -> float:
 def read_prices(path: Path) -> dict[str, float]:
     try:
         return msgspec.convert(load_yaml(path.read_bytes()), dict[str, float])
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        line = 1 if mark is None else mark.line + 1
+        raise click.BadParameter(f"{path}:{line}: not YAML: {error.problem}") from error
     except (yaml.YAMLError, msgspec.ValidationError, ValueError) as error:
         text = " ".join(str(error).split())
         raise click.BadParameter(f"{path}: not a map of names to prices: {text}") from error

@@ -22,6 +22,8 @@ from kubesched.plan.packing.solver import load_cp_model
 __all__ = ["LowerBound", "lower_bound"]
 
 _SIZES = 16  # the number of pod sizes per resource for which cuts are made
+_SHORTEST = 1.0  # seconds; most bounds take less
+_LONGEST = 5  # the limit of real time, in limits of deterministic time
 _LARGEST = 2**31  # upper limit of the numbers in the model
 
 Numbers = NDArray[np.int64]
@@ -62,7 +64,9 @@ def lower_bound(problem: PackingProblem, seconds: float, workers: int = 1) -> Lo
     _require_headroom(model, problem, kinds, used)
     model.minimize(sum(int(problem.price[kind.nodes[0]]) * used[n] for n, kind in enumerate(kinds)))
     solver = cp.CpSolver()
-    solver.parameters.max_time_in_seconds = max(seconds, 0.1)
+    # The deterministic time makes the bound independent of the load of the machine.
+    solver.parameters.max_deterministic_time = max(seconds, _SHORTEST)
+    solver.parameters.max_time_in_seconds = _LONGEST * max(seconds, _SHORTEST)
     solver.parameters.num_workers = workers
     status = solver.solve(model)
     least = int(problem.price[problem.kept].sum())
