@@ -10,6 +10,7 @@ from tests.cluster.apiserver.http.client import Client
 
 Json = dict[str, Any]
 CORE = "/api/v1/namespaces/default"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
 PORTS = [{"port": 80}]
 
 
@@ -121,6 +122,41 @@ CASES: dict[str, tuple[str, Json, str]] = {
         {"spec": {"minAvailable": 1, "unhealthyPodEvictionPolicy": "Foo"}},
         'spec.unhealthyPodEvictionPolicy: Unsupported value: "Foo": supported values: '
         '"AlwaysAllow", "IfHealthyBudget"',
+    ),
+    "a rule without groups": (
+        f"{RBAC}/namespaces/default/roles",
+        {"rules": [{"verbs": ["get"], "resources": ["pods"]}]},
+        "rules[0].apiGroups: Required value: resource rules must supply at least one api group",
+    ),
+    "a rule without verbs": (
+        f"{RBAC}/clusterroles",
+        {"rules": [{"nonResourceURLs": ["/x"]}]},
+        "rules[0].verbs: Required value: verbs must contain at least one value",
+    ),
+    "a rule for paths in a namespace": (
+        f"{RBAC}/namespaces/default/roles",
+        {"rules": [{"verbs": ["get"], "nonResourceURLs": ["/x"]}]},
+        'rules[0].nonResourceURLs: Invalid value: ["/x"]: namespaced rules cannot apply to '
+        "non-resource URLs",
+    ),
+    "a binding to a role in no namespace": (
+        f"{RBAC}/clusterrolebindings",
+        {"roleRef": {"kind": "Role", "name": "r"}},
+        'roleRef.kind: Unsupported value: "Role": supported values: "ClusterRole"',
+    ),
+    "a binding for an unknown kind": (
+        f"{RBAC}/namespaces/default/rolebindings",
+        {"roleRef": {"kind": "Role", "name": "r"}, "subjects": [{"kind": "Bar", "name": "b"}]},
+        'subjects[0].kind: Unsupported value: "Bar": supported values: "ServiceAccount", "User", '
+        '"Group"',
+    ),
+    "a binding for an account in no namespace": (
+        f"{RBAC}/clusterrolebindings",
+        {
+            "roleRef": {"kind": "ClusterRole", "name": "r"},
+            "subjects": [{"kind": "ServiceAccount", "name": "s"}],
+        },
+        "subjects[0].namespace: Required value",
     ),
     "a quota whose selector needs values": (
         f"{CORE}/resourcequotas",

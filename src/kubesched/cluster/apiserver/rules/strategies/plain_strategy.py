@@ -34,6 +34,10 @@ from kubesched.cluster.apiserver.rules.validation.network_policy_validation impo
     check_network_policy,
 )
 from kubesched.cluster.apiserver.rules.validation.placement_validation import check_tolerations
+from kubesched.cluster.apiserver.rules.validation.role_validation import (
+    check_binding,
+    check_role,
+)
 from kubesched.cluster.apiserver.rules.validation.service_validation import (
     address_name,
     check_service_network,
@@ -84,11 +88,26 @@ class PlainStrategy(ResourceStrategy):
         ]
 
 
+class _RoleStrategy(PlainStrategy):
+    """The rules for roles."""
+
+    def __init__(self, *, namespaced: bool) -> None:
+        super().__init__(default=_role, names=path_segment)
+        self._namespaced = namespaced
+
+    def check_new(self, new: Json, /) -> list[FieldProblem]:
+        return list(check_role(new, namespaced=self._namespaced))
+
+
 class _RoleBindingStrategy(PlainStrategy):
     """The rules for role bindings, whose role is immutable."""
 
-    def __init__(self) -> None:
-        super().__init__(default=_role_reference, needed=("roleRef.name",), names=path_segment)
+    def __init__(self, *, namespaced: bool) -> None:
+        super().__init__(default=_role_reference, names=path_segment)
+        self._namespaced = namespaced
+
+    def check_new(self, new: Json, /) -> list[FieldProblem]:
+        return list(check_binding(new, namespaced=self._namespaced))
 
     def check_change(self, new: Json, old: Json, /) -> list[FieldProblem]:
         if new.get("roleRef") == old.get("roleRef"):
@@ -262,8 +281,6 @@ def _role(new: Json) -> Json:
     return new if "rules" in new else {**new, "rules": []}
 
 
-_ROLE = PlainStrategy(default=_role, names=path_segment)
-_BOUND = _RoleBindingStrategy()
 _COUNTED = PlainStrategy(generation=True)
 
 # The strategies by kind. Other kinds have the default rules.
@@ -298,10 +315,10 @@ PLAIN_STRATEGIES: dict[str, ResourceStrategy] = {
     "NetworkPolicy": _NetworkPolicyStrategy(),
     "RuntimeClass": _RuntimeClassStrategy(),
     "ServiceCIDR": _ServiceNetworkStrategy(),
-    "ClusterRole": _ROLE,
-    "Role": _ROLE,
-    "ClusterRoleBinding": _BOUND,
-    "RoleBinding": _BOUND,
+    "ClusterRole": _RoleStrategy(namespaced=False),
+    "Role": _RoleStrategy(namespaced=True),
+    "ClusterRoleBinding": _RoleBindingStrategy(namespaced=False),
+    "RoleBinding": _RoleBindingStrategy(namespaced=True),
     "VolumeAttributesClass": PlainStrategy(
         needed=("driverName",), fixed=("driverName", "parameters")
     ),
