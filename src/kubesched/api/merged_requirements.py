@@ -29,7 +29,8 @@ class MergedRequirements:
             key = each.key
             match each.operator:
                 case "in" | "=" | "==":
-                    allowed[key] = allowed.get(key, each.value_set) & each.value_set
+                    before = allowed.get(key)
+                    allowed[key] = each.value_set if before is None else before & each.value_set
                     present.add(key)
                 case "notin" | "!=":
                     forbidden.setdefault(key, set()).update(each.value_set)

@@ -29,8 +29,8 @@ from kubesched.foundation.cel.language import parser
 from kubesched.foundation.client import api_failures, event_recorder, watch_stream
 from kubesched.foundation.http.http_server import PART_BYTES
 from kubesched.foundation.util import bounded_file, forked, log_output, yaml_limits
-from kubesched.framework import pod_limits
-from kubesched.scheduler.backend import cache
+from kubesched.framework import node_info, pod_limits
+from kubesched.scheduler.backend import cache, image_table
 from kubesched.scheduler.cycles import failure, scheduling_cycle
 from kubesched.scheduler.plugins.dynamic_resources import device_requests, device_search_steps
 from kubesched.scheduler.runtime import answer_cache
@@ -73,6 +73,11 @@ _ON_PODS: Final = (
         "volume, claim or slice: requirements of nodes",
         f"{node_selector.MOST_REQUIREMENTS:,}",
         "no node matches; error for a pod with such a claim",
+    ),
+    Bound(
+        "selector of a budget, or of a claim for volumes",
+        f"{pod_limits.MOST_SELECTED_LABELS:,} labels and expressions",
+        "the server alone applies the budget; error for this pod",
     ),
     Bound("pod: tolerations", f"{pod_limits.MOST_TOLERATIONS}", _UNSCHEDULABLE),
     Bound("pod: resources", f"{pod_limits.MOST_RESOURCES}", _UNSCHEDULABLE),
@@ -119,6 +124,16 @@ _IN_THE_SCHEDULER: Final = (
         f"{_size(sharing.LARGEST_MODEL)} of JSON each, {_size(2 * sharing.GENERATION_WEIGHT)} "
         "of a kind",
         "not shared; the least recently used are evicted",
+    ),
+    Bound(
+        "node: resources, names of images",
+        f"{node_info.MOST_RESOURCES:,}, {image_table.MOST_NAMES:,}",
+        "the others are ignored",
+    ),
+    Bound(
+        "topology of a StorageClass or a CSIStorageCapacity",
+        f"{node_selector.MOST_REQUIREMENTS:,} expressions",
+        "no node is allowed; the capacity is ignored",
     ),
     Bound(
         "changes that the cache has logged",

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from copy import copy
+from itertools import islice
+from typing import Final
 
 import msgspec
 
@@ -20,7 +22,10 @@ from kubesched.errors import CacheError
 from kubesched.framework.engine import number_of_label
 from kubesched.framework.pod_info import PodInfo
 
-__all__ = ["ImageState", "NodeInfo"]
+__all__ = ["MOST_RESOURCES", "ImageState", "NodeInfo"]
+
+# Of a node: each name is validated when the node changes.
+MOST_RESOURCES: Final = 10_000
 
 _NO_PORTS: frozenset[HostPort] = frozenset()
 
@@ -70,7 +75,9 @@ class NodeInfo(msgspec.Struct, eq=False, gc=False):
 
         Nothing changes if an amount cannot be parsed.
         """
-        amounts = node.status.allocatable
+        amounts: Mapping[str, str | int | float] = node.status.allocatable
+        if len(amounts) > MOST_RESOURCES:
+            amounts = dict(islice(amounts.items(), MOST_RESOURCES))
         allocatable, allowed_pods = (
             Resources.from_resource_list(amounts),
             Resources.allowed_pods(amounts),

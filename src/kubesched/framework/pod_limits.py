@@ -1,4 +1,4 @@
-"""Limits for lists of a pod whose entries are compared with every node or pod.
+"""Limits for lists of a pod, and of objects that it needs, which are compared with nodes or pods.
 
 The API does not bound these lists, so one pod could delay all others (decisions 0018 and 0028).
 The plugin that reads a list rejects a pod beyond its limit, with a reason that names the limit.
@@ -17,11 +17,13 @@ __all__ = [
     "MOST_AFFINITY_TERMS",
     "MOST_NODE_REQUIREMENTS",
     "MOST_RESOURCES",
+    "MOST_SELECTED_LABELS",
     "MOST_SELECTOR_EXPRESSIONS",
     "MOST_SPREAD_CONSTRAINTS",
     "MOST_TOLERATIONS",
     "affinity_excess",
     "node_selection_excess",
+    "requirements_of",
     "spread_excess",
 ]
 
@@ -35,6 +37,8 @@ MOST_NODE_REQUIREMENTS: Final = MOST_REQUIREMENTS
 # Each may have to be compared with the taints of every node.
 MOST_TOLERATIONS: Final = 512
 MOST_RESOURCES: Final = 128
+# In the selector of a budget, and of a claim for volumes: it is compiled in one piece.
+MOST_SELECTED_LABELS: Final = 10_000
 
 
 def affinity_excess(affinity: Affinity) -> str:
@@ -93,9 +97,10 @@ def node_selection_excess(pod: Pod, own: NodeAffinity | None) -> str:
     return ""
 
 
+def requirements_of(selector: LabelSelector | None) -> int:
+    """Return the number of labels and expressions of a selector."""
+    return 0 if selector is None else len(selector.match_expressions) + len(selector.match_labels)
+
+
 def _expressions(selectors: Iterable[LabelSelector | None]) -> int:
-    return sum(
-        len(each.match_expressions) + len(each.match_labels)
-        for each in selectors
-        if each is not None
-    )
+    return sum(map(requirements_of, selectors))

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import islice
+from typing import Final
+
 from kubesched.api import Node
 from kubesched.framework import ImageState
 
-__all__ = ["ImageTable"]
+__all__ = ["MOST_NAMES", "ImageTable"]
+
+# Of the images of a node. A kubelet reports at most 50 images with five names each.
+MOST_NAMES: Final = 2_000
 
 
 class _Image:
@@ -56,8 +62,7 @@ class ImageTable:
         """Return the images of a node with the present counts."""
         return {
             name: image.state
-            for reported in node.status.images
-            for name in reported.names
+            for name in _named(node)
             if (image := self._images.get(name)) is not None
         }
 
@@ -65,7 +70,9 @@ class ImageTable:
 def _named(node: Node) -> dict[str, int]:
     """Return the sizes of a node's images by name; the first mention of a name counts."""
     sizes: dict[str, int] = {}
-    for reported in node.status.images:
-        for name in reported.names:
-            sizes.setdefault(name, reported.size_bytes)
+    mentions = (
+        (name, reported.size_bytes) for reported in node.status.images for name in reported.names
+    )
+    for name, size_bytes in islice(mentions, MOST_NAMES):
+        sizes.setdefault(name, size_bytes)
     return sizes

@@ -14,6 +14,7 @@ from kubesched.api import PodDisruptionBudget
 from kubesched.api.labels import Selector
 from kubesched.errors import SelectorError
 from kubesched.framework import Lister, PodInfo
+from kubesched.framework.pod_limits import MOST_SELECTED_LABELS, requirements_of
 
 __all__ = ["Budget", "BudgetReader", "DisruptionBudgets"]
 
@@ -114,8 +115,9 @@ def _budget_of(budget: PodDisruptionBudget, selector: Selector) -> Budget:
 
 
 def _selector_of(budget: PodDisruptionBudget) -> Selector | None:
-    """Return the selector, or None if it is invalid, empty or selects nothing."""
-
+    """Return the selector, or None if it is invalid, empty, too large or selects nothing."""
+    if requirements_of(budget.spec.selector) > MOST_SELECTED_LABELS:
+        return None
     try:
         selector = Selector.from_label_selector(budget.spec.selector)
     except SelectorError:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 from kubesched.api import (
@@ -18,10 +17,13 @@ from kubesched.api import (
     TopologySelectorTerm,
 )
 from kubesched.api.labels import Requirement, Selector
+from kubesched.api.node_selector import MOST_REQUIREMENTS
 from kubesched.api.quantity import parse_value
+from kubesched.api.sized_caches import MOST_WEIGHT, cached_unless, weight_of_texts
 from kubesched.errors import SelectorError
 from kubesched.foundation.util.logging import get_logger
 from kubesched.framework import Handle
+from kubesched.framework.pod_limits import requirements_of
 from kubesched.scheduler.plugins.helpers.volume_claims import VolumeClaimError, claim_class
 
 __all__ = [
@@ -56,8 +58,15 @@ class Topology(NamedTuple):
 
     @classmethod
     def parse(cls, terms: tuple[TopologySelectorTerm, ...]) -> Topology | None:
-        """Return None if every node is allowed; a term without expressions matches none."""
-        return _parse_topology(terms) if terms else None
+        """Return None if every node is allowed; a term without expressions matches none.
+
+        Terms with too many expressions allow no node.
+        """
+        if not terms:
+            return None
+        if sum(len(each.match_label_expressions) for each in terms) > MOST_REQUIREMENTS:
+            return cls(())
+        return _parse_topology(terms)
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         return any(term.matches(labels) for term in self.terms)
@@ -182,6 +191,9 @@ def _large_enough(
         limit = capacity_limit(each)
         if limit is None or limit < size:
             continue
+        if requirements_of(each.node_topology) > MOST_REQUIREMENTS:
+            log.error("Storage capacity has too many requirements of nodes", capacity=_key(each))
+            continue
         try:
             selector = Selector.from_label_selector(each.node_topology)
         except SelectorError as exc:
@@ -206,7 +218,16 @@ def capacity_limit(capacity: CSIStorageCapacity) -> int | None:
     return None if raw is None else parse_value(raw)
 
 
-@lru_cache(maxsize=1024)
+def _is_large(terms: tuple[TopologySelectorTerm, ...]) -> bool:
+    weight = sum(
+        weight_of_texts((each.key, *each.values))
+        for term in terms
+        for each in term.match_label_expressions
+    )
+    return weight > MOST_WEIGHT
+
+
+@cached_unless(_is_large, 1024)
 def _parse_topology(terms: tuple[TopologySelectorTerm, ...]) -> Topology:
     return Topology(tuple(_terms(terms)))
 

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from kubesched.api import PersistentVolume, PersistentVolumeClaim
 from kubesched.api.labels import Selector
 from kubesched.errors import SelectorError
+from kubesched.framework.pod_limits import MOST_SELECTED_LABELS, requirements_of
 from kubesched.scheduler.plugins.helpers.volume_claims import VolumeClaimError
 from kubesched.scheduler.plugins.volume_binding.volume_index import (
     VolumeIndex,
@@ -62,10 +63,16 @@ def claim_selector(claim: PersistentVolumeClaim) -> Selector | None:
     """
     if claim.spec.selector is None:
         return None
+    name = f"{claim.metadata.namespace}/{claim.metadata.name}"
+    count = requirements_of(claim.spec.selector)
+    if count > MOST_SELECTED_LABELS:
+        raise VolumeClaimError(
+            f"claim {name} selects volumes by {count} labels, of which {MOST_SELECTED_LABELS} "
+            "are allowed"
+        )
     try:
         return Selector.from_label_selector(claim.spec.selector)
     except SelectorError as exc:
-        name = f"{claim.metadata.namespace}/{claim.metadata.name}"
         raise VolumeClaimError(
             f"error creating internal label selector for claim: {name}: {exc}"
         ) from exc
