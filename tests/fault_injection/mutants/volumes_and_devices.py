@@ -105,7 +105,7 @@ MUTANTS = {
         9, (wrap(f"{_DEVICES}.claim_writing.ClaimWriter._write_once", _write_no_reservation),)
     ),
     "a changed claim is not read again": Mutant(
-        307, (replace(f"{_RESERVATION}._refresh", nothing),)
+        298, (replace(f"{_RESERVATION}._refresh", nothing),)
     ),
     "a pod is bound before its volumes": Mutant(
         1, (replace(f"{_VOLUMES}.volume_binder.VolumeBinder._wait", nothing),)
@@ -127,18 +127,18 @@ MUTANTS = {
         46, (wrap(f"{_ALLOCATED}.AllocatedDevices.claim_changed", _ignore_other_devices),)
     ),
     "two claims of a pod get one volume": Mutant(
-        3,
+        29,
         (replace_names(f"{_VOLUMES}.volume_finder.VolumeFinder.find", find_match=_match_again),),
     ),
     "the node that a claim has selected is compared only for being set": Mutant(
         17, (wrap(f"{_BINDER}._is_provisioned", _accept_any_node),)
     ),
     "claims stay assumed": Mutant(
-        44,
+        211,
         (without_call(f"{_BINDER}._restore", "self._claims.restore"),),
     ),
     "a claim that was allocated elsewhere is overwritten": Mutant(
-        165,
+        9,
         (
             replace(f"{_DEVICES}.claim_writing.check_devices_stayed", nothing),
             wrap(f"{_DEVICES}.claim_writing.ClaimWriter._write_once", _forget_allocation),
