@@ -102,6 +102,9 @@ def test_which_runtime_classes_are_refused() -> None:
     assert message(handler="a", overhead=negative) == (
         'overhead.limits[cpu]: Invalid value: "-1": must be greater than or equal to 0'
     )
+    wrong = {"overhead": {"podFixed": {"cpu": "x"}}}
+    code, text = refused(RUNTIME_CLASSES, {"metadata": {"name": "x"}, "handler": "a", **wrong})
+    assert (code, "quantities must match the regular expression" in text) == (400, True)
     labels = message(handler="a", scheduling={"nodeSelector": {"a b": "c"}})
     assert labels.startswith('scheduling.nodeSelector: Invalid value: "a b"')
     toleration = {"key": "a", "operator": "Exists"}

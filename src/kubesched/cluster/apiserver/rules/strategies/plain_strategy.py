@@ -13,6 +13,7 @@ from kubesched.cluster.apiserver.rules.errors.field_problems import (
     required,
 )
 from kubesched.cluster.apiserver.rules.strategies.autoscaler_strategy import AutoscalerStrategy
+from kubesched.cluster.apiserver.rules.strategies.canonical_quantities import canonical_amounts
 from kubesched.cluster.apiserver.rules.strategies.certificate_strategies import (
     CertificateRequestStrategy,
 )
@@ -152,6 +153,12 @@ class _RuntimeClassStrategy(PlainStrategy):
 
     def __init__(self) -> None:
         super().__init__(fixed=("handler",))
+
+    def default(self, new: Json, _old: Json | None = None, /) -> Json:
+        if not (amounts := _at(new, "overhead.podFixed")):
+            return new
+        overhead = {**new["overhead"], "podFixed": canonical_amounts(amounts)}
+        return {**new, "overhead": overhead}
 
     def check_new(self, new: Json, /) -> list[FieldProblem]:
         handler = new.get("handler") or ""
