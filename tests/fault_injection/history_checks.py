@@ -411,7 +411,7 @@ class HistoryChecker:
             case "leases.coordination.k8s.io" if record.key == LEASE:
                 self._leases.on_change(change.type, record.data["spec"], self._acting())
             case "resourceclaims.resource.k8s.io":
-                self._claim_changed(change, record.key, record.data)
+                self._claim_changed(change, old, record.key, record.data)
 
     def _pod_changed(self, change: StoredChange, old: Json | None, new: Json) -> None:
         uid, name = new["metadata"]["uid"], new["metadata"]["name"]
@@ -456,14 +456,17 @@ class HistoryChecker:
                 names = f"{new['metadata']['name']} and {other['metadata']['name']}"
                 self._report(f"volume {volume} was given to {names}")
 
-    def _claim_changed(self, change: StoredChange, key: str, new: Json) -> None:
+    def _claim_changed(self, change: StoredChange, old: Json | None, key: str, new: Json) -> None:
         held = [device for device, holder in self._devices.items() if holder == key]
         for device in held:
             del self._devices[device]
         if change.type == "DELETED":
             return
         allocation = new.get("status", {}).get("allocation") or {}
-        for device in allocated_devices(allocation):
+        before = {} if old is None else old.get("status", {}).get("allocation") or {}
+        # A change of the reservation gives no device, also if a race gave it to another claim.
+        had = set(allocated_devices(before))
+        for device in sorted({*allocated_devices(allocation)} - had):
             other = self._devices.get(device)
             is_own = other is not None and self._allocated_by.get(device) == self._acting()
             if other is not None and (is_own or self._has_seen_claim(other)):
@@ -471,6 +474,8 @@ class HistoryChecker:
             self._devices[device] = key
             # The same without a response: a process must assume that its write took effect.
             self._allocated_by[device] = self._acting()
+        for device in had.intersection(held):
+            self._devices.setdefault(device, key)
 
     def _has_seen_claim(self, claim: str) -> bool:
         """Whether the informer of the writing process had this version of the claim."""
