@@ -26,7 +26,7 @@ from kubesched.explain.recordings import segment_files
 from kubesched.explain.whatif import plan
 from kubesched.foundation.cel import device
 from kubesched.foundation.cel.language import parser
-from kubesched.foundation.client import api_failures, event_recorder, watch_stream
+from kubesched.foundation.client import api_failures, event_recorder, http1, watch_stream
 from kubesched.foundation.http.http_server import PART_BYTES
 from kubesched.foundation.util import bounded_file, forked, log_output, yaml_limits
 from kubesched.framework import node_info, pod_limits
@@ -144,6 +144,7 @@ _IN_THE_SCHEDULER: Final = (
     Bound("condition of a pod", _size(failure.LONGEST_MESSAGE), "truncated, with three dots"),
     Bound("error message", _size(api_failures.LONGEST_MESSAGE), "truncated, with three dots"),
     Bound("field of the log", _size(log_output.LONGEST_TEXT), "truncated, with three dots"),
+    Bound("response of the API server", _size(http1.LARGEST_BODY), "an error; reads are retried"),
     Bound("event of a watch", _size(watch_stream.LONGEST_LINE), "the watch ends, and is repeated"),
     Bound(
         "request to the scheduler",
@@ -189,6 +190,7 @@ _IN_THE_EMBEDDED_CLUSTER: Final = (
         f"{value_limit.MOST_VALUES:,} values, counted before they are read (decision 0028)",
         "413",
     ),
+    Bound("object after a patch", f"{_size(value_limit.LARGEST_OBJECT)} as JSON", "413"),
     Bound(
         "YAML file", f"{yaml_limits.MOST_REPEATED:,} values by aliases", "400; one line of error"
     ),
