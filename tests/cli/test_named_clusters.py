@@ -221,7 +221,8 @@ def signs_in(link: str) -> int:
         with opener.open(link, timeout=30) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as refused:
-        return refused.code
+        with refused:
+            return refused.code
 
 
 def test_the_life_of_a_cluster_in_the_background(home: Path) -> None:

@@ -353,6 +353,7 @@ def test_an_object_may_be_as_deep_as_servers_allow(levels: int) -> None:
 
 
 @_DEEP_OBJECTS
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="Python 3.14 can change such an object")
 def test_an_object_that_is_too_deep_to_be_changed_is_a_failure_of_the_request() -> None:
     body = b'{"metadata":{"name":"c","namespace":"d"},"x":%b}' % (b"[" * 5_000 + b"]" * 5_000)
     claim = codec.decode(body, ResourceClaim)
