@@ -48,7 +48,7 @@ def pod_history(
         for entry in decisions
         if entry["at"] >= earliest_ms
     ]
-    transitions = () if queue is None else queue.story(key)
+    transitions = () if queue is None else queue.transitions(key)
     recent = (each for each in transitions if each.at_ns // _MILLISECOND >= earliest_ms)
     steps += [step for each in recent if (step := _queue_step(each)) is not None]
     if pod.spec.node_name and not any(step["what"] == "placed" for step in steps):

@@ -282,7 +282,7 @@ class PodView(TypedDict):
 
     pod: PodRow
     labels: dict[str, str]
-    story: list[HistoryStep]
+    history: list[HistoryStep]
     queue: NotRequired[QueuePlace]
 
 

@@ -41,9 +41,9 @@ def place_of(place: PodPlace, line: Sequence[str]) -> dict[str, Any]:
         "nominated_to": place.nominated_to,
         "ahead": ahead,
         "next_in_line": list(line[: min(ahead, _SHOWN)]),
-        "story": [
+        "transitions": [
             {"at": _time(each.at_ns), "place": each.place, "cause": each.cause}
-            for each in place.story
+            for each in place.transitions
         ],
     }
 
@@ -95,6 +95,6 @@ def queue_lines(queue: Mapping[str, Any]) -> list[str]:
         lines.append(f"nominated to {queue['nominated_to']}")
     lines += [
         f"{each['at']}  {each['place']} ({each['cause']})"
-        for each in list(queue.get("story", ()))[-_SHOWN:]
+        for each in list(queue.get("transitions", ()))[-_SHOWN:]
     ]
     return lines

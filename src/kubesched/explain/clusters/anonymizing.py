@@ -256,7 +256,7 @@ def _known_fields() -> frozenset[str]:
     found = {
         "ahead", "attempts", "at", "cause", "event", "first_attempt", "gated_by", "hints_of",
         "line", "next_in_line", "next_try", "nominated_to", "place", "pods", "rejected_by", "since",
-        "story", "summary", "waits_for", "apiVersion", "kind", "values", "operator", "key",
+        "transitions", "summary", "waits_for", "apiVersion", "kind", "values", "operator", "key",
     }  # fmt: skip
     for module in (config_types, config_args, api):
         for each in vars(module).values():

@@ -50,7 +50,7 @@ def test_a_pod_that_waits_for_an_event() -> None:
     assert seen.backing_off_until_ns == START_NS + 5 * SECOND
     assert seen.flushed_after_ns == START_NS + 303_500_000_000
     assert seen.nominated_to == "n"
-    assert [entry.cause for entry in seen.story] == [
+    assert [entry.cause for entry in seen.transitions] == [
         "UnschedulablePodAdd",
         "pop",
         "ScheduleAttemptFailure",
@@ -113,7 +113,7 @@ def test_an_unknown_pod_has_no_place() -> None:
 def test_a_queue_transition_prints_as_a_line() -> None:
     harness = QueueHarness()
     harness.add(make_pod("p"))
-    (entry,) = look(harness).story
+    (entry,) = look(harness).transitions
     assert str(entry) == "1700000000.000000000 default/p -> active (UnschedulablePodAdd)"
 
 

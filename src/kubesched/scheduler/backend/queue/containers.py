@@ -108,7 +108,7 @@ class Containers:
         for queued in self:
             key = queued.key
             if problem := self._problem_of(queued, key, seen):
-                lines = (f"{key} {problem}", *map(str, self.journal.story(key)))
+                lines = (f"{key} {problem}", *map(str, self.journal.transitions(key)))
                 raise AssertionError("\n  ".join(lines))
             seen.add(key)
         self.journal.check_invariants(seen)

@@ -59,7 +59,7 @@ class Journal:
     def since_ns(self, key: str) -> int:
         return self._since[key]
 
-    def story(self, key: str) -> tuple[Transition, ...]:
+    def transitions(self, key: str) -> tuple[Transition, ...]:
         """Return the recent transitions of the pods with this key, the oldest first."""
         return tuple(entry for entry in self._transitions if entry.key == key)
 

@@ -438,9 +438,9 @@ class SchedulingQueue:
             "gated": gated,
         }
 
-    def story(self, key: str) -> tuple[Transition, ...]:
+    def transitions(self, key: str) -> tuple[Transition, ...]:
         """Return the recent transitions of the pods with this key, including removed ones."""
-        return self._journal.story(key)
+        return self._journal.transitions(key)
 
     def get_pod(self, name: str, namespace: str) -> QueuedPodInfo | None:
         """Return the waiting pod with this name."""
@@ -467,7 +467,7 @@ class SchedulingQueue:
             max_in_unschedulable_ns=self._max_in_unschedulable_ns,
             hints=self._hints.of_profile(pod.spec.scheduler_name),
             nominated_to=self.nominator.node_of(pod.metadata.uid) or "",
-            story=self._journal.story(pod_key(pod)),
+            transitions=self._journal.transitions(pod_key(pod)),
         )
 
     def line(self) -> list[str]:

@@ -44,7 +44,7 @@ class PodPlace(msgspec.Struct, frozen=True, kw_only=True):
     backing_off_until_ns: int | None = None  # the earliest flush that ends its backoff
     flushed_after_ns: int | None = None  # the first flush after this requeues it
     nominated_to: str = ""
-    story: tuple[Transition, ...] = ()
+    transitions: tuple[Transition, ...] = ()
 
 
 _SINGLE_ACTIONS = tuple(action for action in ActionType if action.value.bit_count() == 1)
@@ -93,7 +93,7 @@ def describe_pod(
     max_in_unschedulable_ns: int,
     hints: Iterable[RegisteredHint],
     nominated_to: str,
-    story: tuple[Transition, ...],
+    transitions: tuple[Transition, ...],
 ) -> PodPlace:
     """Describe a pod in the queue; `hints` are those of its profile."""
     deciders: dict[str, tuple[str, ...]] = {}
@@ -123,5 +123,5 @@ def describe_pod(
         backing_off_until_ns=backing_off_until_ns,
         flushed_after_ns=flushed_after_ns,
         nominated_to=nominated_to,
-        story=story,
+        transitions=transitions,
     )
