@@ -96,8 +96,8 @@ def owners(count: int) -> list[Json]:
     ]
 
 
-Story = Callable[[int], list[Json]]
-MADE_OF_IT: dict[str, Story] = {
+SpecSteps = Callable[[int], list[Json]]
+MADE_OF_IT: dict[str, SpecSteps] = {
     "volumes that live with a pod": lambda n: [pod(volumes=ephemeral(n, "immediate"))],
     "volumes that wait for a pod": lambda n: [pod(volumes=ephemeral(n, "standard"))],
     "claims that are not there": lambda n: [
@@ -187,9 +187,9 @@ async def life(cluster: EmbeddedCluster, documents: list[Json], status: Any = No
     await asyncio.sleep(1)
 
 
-async def growth_of(story: Callable[[int], Awaitable[None]]) -> Growth:
-    await story(4 * SIZE)  # objects that are created once and reused
-    small, middle, large = [await counted(story(times * SIZE)) for times in (1, 2, 4)]
+async def growth_of(steps: Callable[[int], Awaitable[None]]) -> Growth:
+    await steps(4 * SIZE)  # objects that are created once and reused
+    small, middle, large = [await counted(steps(times * SIZE)) for times in (1, 2, 4)]
     return Growth((middle - small) / SIZE, (large - middle) / (2 * SIZE))
 
 
@@ -204,10 +204,10 @@ def in_a_cluster(test: Callable[[EmbeddedCluster], Awaitable[None]]) -> None:
     virtual_loop.run(main, seed=0)
 
 
-@pytest.mark.parametrize("story", MADE_OF_IT.values(), ids=MADE_OF_IT)
-def test_work_per_object_is_linear_in_its_items(story: Story) -> None:
+@pytest.mark.parametrize("steps", MADE_OF_IT.values(), ids=MADE_OF_IT)
+def test_work_per_object_is_linear_in_its_items(steps: SpecSteps) -> None:
     async def test(cluster: EmbeddedCluster) -> None:
-        growth = await growth_of(lambda count: life(cluster, story(count)))
+        growth = await growth_of(lambda count: life(cluster, steps(count)))
         assert growth.is_linear, growth
         assert growth.among_many <= CALLS_PER_ITEM, growth
 
@@ -227,13 +227,13 @@ def test_every_list_of_every_kind_costs_no_more_than_its_items(resource: Resourc
     async def test(cluster: EmbeddedCluster) -> None:
         for place in fillable_fields(resource):
 
-            async def story(count: int, place: Any = place) -> None:
+            async def steps(count: int, place: Any = place) -> None:
                 made = place.filled(count, "x")
                 made["spec"] = {**made.get("spec", {}), **REAL.get(resource.kind, {})}
                 with contextlib.suppress(ApiError):  # `tests/cluster/apiserver/test_budgets.py`
                     await life(cluster, [made], made.get("status"))
 
-            growth = await growth_of(story)
+            growth = await growth_of(steps)
             assert growth.is_linear, (str(place), growth)
             assert growth.among_many <= CALLS_PER_ITEM, (str(place), growth)
 

@@ -208,7 +208,7 @@ def _app_of(pod: Pod) -> str:
 def placed(example: str, key: Callable[[Pod], str] = _app_of) -> dict[str, int]:
     """Run an example with its configuration; return the number of placed pods by a key."""
 
-    async def story() -> dict[str, int]:
+    async def steps() -> dict[str, int]:
         text = (EXAMPLES / f"{example}_config.yaml").read_text()
         plugins = out_of_tree_plugins()
         live = LiveCluster(
@@ -224,7 +224,7 @@ def placed(example: str, key: Callable[[Pod], str] = _app_of) -> dict[str, int]:
                 counts[key(pod)] = counts.get(key(pod), 0) + bool(pod.spec.node_name)
             return counts
 
-    return run(story)
+    return run(steps)
 
 
 def test_the_example_of_coscheduling() -> None:

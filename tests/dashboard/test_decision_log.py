@@ -88,7 +88,7 @@ def test_a_scheduler_reports_its_decisions_and_the_best_nodes() -> None:
             await api.create(fresh(make_node("huge", cpu="16", memory="8Gi")))
             await asyncio.sleep(30)
             giant = await api.get(type(place.pod), "giant", "default")
-            story = pod_history(giant, log.about("default/giant"), scheduler.queue, "default/giant")
+            steps = pod_history(giant, log.about("default/giant"), scheduler.queue, "default/giant")
         # Without a scheduler in this process the page has the condition's text only.
         waiting = replace(place.pod, status=replace(place.pod.status, conditions=(condition,)))
         assert DecisionLog(clock.now_ns).main_reason(waiting) == condition.message
@@ -101,7 +101,7 @@ def test_a_scheduler_reports_its_decisions_and_the_best_nodes() -> None:
         assert totals == sorted(totals, reverse=True)
         assert (second["what"], second["attempt"]) == ("unschedulable", 1)
         assert "Insufficient cpu" in second["reason"]
-        told = [(each["what"], each.get("event", each.get("node", ""))) for each in story]
+        told = [(each["what"], each.get("event", each.get("node", ""))) for each in steps]
         assert told[:2] == [("created", ""), ("joined", "")]
         assert ("woken", "NodeAdd") in told
         assert told[-1] == ("placed", "huge")

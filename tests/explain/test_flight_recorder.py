@@ -206,7 +206,7 @@ def test_a_decision_that_differs_is_named(tmp_path: Path) -> None:
 def test_the_past_is_explained(tmp_path: Path) -> None:
     moments: list[int] = []
 
-    async def story(harness: ShadowHarness) -> None:
+    async def actions(harness: ShadowHarness) -> None:
         await harness.create(make_node("a", cpu="1"))
         await harness.create(make_pod("big", requests={"cpu": "4"}, images=["x"]))
         await asyncio.sleep(5)
@@ -215,7 +215,7 @@ def test_the_past_is_explained(tmp_path: Path) -> None:
         await harness.create(make_node("b", cpu="8"))
         await asyncio.sleep(5)
 
-    record(tmp_path, story)
+    record(tmp_path, actions)
     then = Snapshot.of_capture(capture_at(tmp_path, moments[0])).explain("default/big")
     assert then.verdict == "pending"
     assert "cpu" in then.summary

@@ -1,6 +1,6 @@
 """Status writes while the informer's copy is stale, in virtual time.
 
-Each story fails if a write is computed from the informer's copy alone.
+Each scenario fails if a write is computed from the informer's copy alone.
 """
 
 from __future__ import annotations
@@ -73,17 +73,17 @@ class StatusHarness:
         )
 
 
-def virtually(story: Callable[[StatusHarness, Pod], Awaitable[None]]) -> None:
+def virtually(steps: Callable[[StatusHarness, Pod], Awaitable[None]]) -> None:
     async def main() -> None:
         harness = StatusHarness()
         await harness.api.create_document(Pod, "default", {"metadata": {"name": "p"}, "spec": SPEC})
-        await story(harness, await harness.deliver())
+        await steps(harness, await harness.deliver())
 
     run(main)
 
 
 def test_a_condition_is_written_again_if_the_copy_has_it_and_the_server_does_not() -> None:
-    async def story(harness: StatusHarness, pod: Pod) -> None:
+    async def steps(harness: StatusHarness, pod: Pod) -> None:
         await harness.writer.write(pod, condition("first"), None)
         stale = await harness.deliver()
         await harness.writer.write(stale, condition("second"), None)
@@ -91,11 +91,11 @@ def test_a_condition_is_written_again_if_the_copy_has_it_and_the_server_does_not
         await harness.writer.write(stale, condition("first"), None)
         assert await harness.message() == "first"
 
-    virtually(story)
+    virtually(steps)
 
 
 def test_a_nomination_that_is_being_written_can_be_cleared() -> None:
-    async def story(harness: StatusHarness, pod: Pod) -> None:
+    async def steps(harness: StatusHarness, pod: Pod) -> None:
         harness.faults = [Fault(delay_ns=SECOND)]
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(harness.writer.write(pod, None, "n"))
@@ -104,11 +104,11 @@ def test_a_nomination_that_is_being_written_can_be_cleared() -> None:
         assert (await harness.pod()).status.nominated_node_name == ""
         assert harness.patches == 2
 
-    virtually(story)
+    virtually(steps)
 
 
 def test_a_write_that_is_retried_does_not_overtake_a_later_one() -> None:
-    async def story(harness: StatusHarness, pod: Pod) -> None:
+    async def steps(harness: StatusHarness, pod: Pod) -> None:
         harness.faults = [Fault(error=BUSY)]
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(harness.writer.write(pod, condition("first"), "n0"))
@@ -117,11 +117,11 @@ def test_a_write_that_is_retried_does_not_overtake_a_later_one() -> None:
         assert await harness.message() == "second"
         assert (await harness.pod()).status.nominated_node_name == "n1"
 
-    virtually(story)
+    virtually(steps)
 
 
 def test_a_write_whose_response_was_lost_counts_as_possibly_made() -> None:
-    async def story(harness: StatusHarness, pod: Pod) -> None:
+    async def steps(harness: StatusHarness, pod: Pod) -> None:
         harness.faults = [Fault(error=LOST, answer_lost=True)] * 4
         with pytest.raises(ApiError, match="connection lost"):
             await harness.writer.write(pod, condition("first"), "n")
@@ -129,11 +129,11 @@ def test_a_write_whose_response_was_lost_counts_as_possibly_made() -> None:
         await harness.writer.write(pod, None, "")
         assert (await harness.pod()).status.nominated_node_name == ""
 
-    virtually(story)
+    virtually(steps)
 
 
 def test_a_refused_write_changes_nothing_about_the_next() -> None:
-    async def story(harness: StatusHarness, pod: Pod) -> None:
+    async def steps(harness: StatusHarness, pod: Pod) -> None:
         refused = ApiError(ApiStatus(status="Failure", code=403, message="no"))
         harness.faults = [Fault(error=refused)]
         with pytest.raises(ApiError, match="no"):
@@ -141,11 +141,11 @@ def test_a_refused_write_changes_nothing_about_the_next() -> None:
         await harness.writer.write(pod, condition("first"), "n")
         assert await harness.message() == "first"
 
-    virtually(story)
+    virtually(steps)
 
 
 def test_changes_that_the_newest_state_already_has_are_not_written() -> None:
-    async def story(harness: StatusHarness, pod: Pod) -> None:
+    async def steps(harness: StatusHarness, pod: Pod) -> None:
         for _ in range(3):
             await harness.writer.write(pod, condition("first"), "n")
         assert harness.patches == 1
@@ -156,11 +156,11 @@ def test_changes_that_the_newest_state_already_has_are_not_written() -> None:
         await harness.writer.write(pod, condition("first"), "n")
         assert harness.patches == 2
 
-    virtually(story)
+    virtually(steps)
 
 
 def test_the_transition_time_is_that_of_the_newest_state() -> None:
-    async def story(harness: StatusHarness, pod: Pod) -> None:
+    async def steps(harness: StatusHarness, pod: Pod) -> None:
         await harness.writer.write(pod, condition("first"), None)
         (before,) = (await harness.pod()).status.conditions
         await asyncio.sleep(60)
@@ -168,11 +168,11 @@ def test_the_transition_time_is_that_of_the_newest_state() -> None:
         (after,) = (await harness.pod()).status.conditions
         assert after.last_transition_time == before.last_transition_time != ""
 
-    virtually(story)
+    virtually(steps)
 
 
 def test_delivered_writes_are_not_retained() -> None:
-    async def story(harness: StatusHarness, _: Pod) -> None:
+    async def steps(harness: StatusHarness, _: Pod) -> None:
         for number in range(100):
             name = f"p{number}"
             await harness.api.create_document(
@@ -185,14 +185,14 @@ def test_delivered_writes_are_not_retained() -> None:
         # Those in the lister are delivered, and the others are gone.
         assert len(harness.writes) <= 2
 
-    virtually(story)
+    virtually(steps)
 
 
 @pytest.mark.parametrize("delay_ns", [0, SECOND])
 def test_a_group_that_was_scheduled_stays_scheduled(delay_ns: int) -> None:
     """Its later members fail before the informer has delivered the first verdict."""
 
-    async def story(harness: StatusHarness, _: Pod) -> None:
+    async def steps(harness: StatusHarness, _: Pod) -> None:
         policy = PodGroupSchedulingPolicy(basic=BasicSchedulingPolicy())
         group = await harness.api.create(
             PodGroup(
@@ -209,4 +209,4 @@ def test_a_group_that_was_scheduled_stays_scheduled(delay_ns: int) -> None:
         (written,) = (await harness.api.get(PodGroup, "g", "default")).status.conditions
         assert (written.status, written.reason, written.message) == ("True", "Scheduled", "")
 
-    virtually(story)
+    virtually(steps)

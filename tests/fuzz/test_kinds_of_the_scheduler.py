@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.fuzz.effort import effort
 from tests.fuzz.service import KINDS
 from tests.hostile_values import documents
-from tests.scheduler.hostile_object_harness import HostileObjectHarness, run_story
+from tests.scheduler.hostile_object_harness import HostileObjectHarness, run_steps
 from tests.scheduler.test_object_budgets import BASES, NEEDS, furnish, gates_of, show
 
 IDENTITY = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
@@ -40,7 +40,7 @@ def _without_identity(document: dict[str, Any]) -> dict[str, Any]:
 @effort(1)
 @given(data=st.data())
 def test_other_pods_are_placed(kind: str, data: st.DataObject) -> None:
-    async def story(harness: HostileObjectHarness) -> None:
+    async def steps(harness: HostileObjectHarness) -> None:
         await furnish(harness)
         for number in range(2):
             show(harness, kind, data.draw(odd(kind)))
@@ -54,4 +54,4 @@ def test_other_pods_are_placed(kind: str, data: st.DataObject) -> None:
         harness.scheduler.cache.check_invariants()
         harness.scheduler.queue.check_invariants()
 
-    run_story(story, gates_of(kind))
+    run_steps(steps, gates_of(kind))

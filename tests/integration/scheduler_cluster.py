@@ -117,7 +117,7 @@ class Cluster:
             await asyncio.sleep(0.05)
 
 
-def run_story(folder: Path, story: Callable[[Cluster], Awaitable[None]], nodes: int = 5) -> None:
+def run_steps(folder: Path, steps: Callable[[Cluster], Awaitable[None]], nodes: int = 5) -> None:
     """Serve a cluster with some nodes while the block runs."""
 
     async def main() -> None:
@@ -127,7 +127,7 @@ def run_story(folder: Path, story: Callable[[Cluster], Awaitable[None]], nodes: 
             for number in range(nodes):
                 await cluster.create(make_node(f"n{number}", cpu="8", memory="8Gi"))
             async with asyncio.timeout(60):
-                await story(cluster)
+                await steps(cluster)
         finally:
             await cluster.server.stop()
 

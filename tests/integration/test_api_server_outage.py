@@ -113,7 +113,7 @@ class Run:
             return await self.process.wait()
 
 
-def run_story(folder: Path, story: Callable[[ServerOutageHarness], Awaitable[None]]) -> None:
+def run_steps(folder: Path, steps: Callable[[ServerOutageHarness], Awaitable[None]]) -> None:
     async def main() -> None:
         server = ServerProcess(folder)
         await server.start()
@@ -122,7 +122,7 @@ def run_story(folder: Path, story: Callable[[ServerOutageHarness], Awaitable[Non
                 harness = ServerOutageHarness(server, api, folder)
                 for number in range(5):
                     await harness.create(make_node(f"n{number}", cpu="8", memory="8Gi"))
-                await story(harness)
+                await steps(harness)
         finally:
             await server.kill()
 
@@ -152,15 +152,15 @@ async def survive(harness: ServerOutageHarness, run: Run) -> None:
 
 
 def test_a_server_that_was_killed_is_followed_again(tmp_path: Path) -> None:
-    async def story(harness: ServerOutageHarness) -> None:
+    async def steps(harness: ServerOutageHarness) -> None:
         async with harness.scheduler(NO_ELECTION) as run:
             await survive(harness, run)
 
-    run_story(tmp_path, story)
+    run_steps(tmp_path, steps)
 
 
 def test_a_leader_with_a_patient_lease_leads_on_when_the_server_is_back(tmp_path: Path) -> None:
-    async def story(harness: ServerOutageHarness) -> None:
+    async def steps(harness: ServerOutageHarness) -> None:
         async with harness.scheduler(PATIENT) as run:
             held = await harness.until_led()
             await survive(harness, run)
@@ -168,11 +168,11 @@ def test_a_leader_with_a_patient_lease_leads_on_when_the_server_is_back(tmp_path
             assert lease.spec.holder_identity == held.spec.holder_identity
             assert lease.spec.lease_transitions == 0
 
-    run_story(tmp_path, story)
+    run_steps(tmp_path, steps)
 
 
 def test_a_leader_that_cannot_renew_ends_and_the_next_one_continues(tmp_path: Path) -> None:
-    async def story(harness: ServerOutageHarness) -> None:
+    async def steps(harness: ServerOutageHarness) -> None:
         async with harness.scheduler(HASTY) as run:
             await harness.until_led()
             await harness.create_pods("a")
@@ -186,11 +186,11 @@ def test_a_leader_that_cannot_renew_ends_and_the_next_one_continues(tmp_path: Pa
             after = await harness.until_bound(2 * BATCH)
             assert {name: after[name] for name in placed} == placed
 
-    run_story(tmp_path, story)
+    run_steps(tmp_path, steps)
 
 
 def test_a_scheduler_that_is_killed_in_the_middle_loses_nothing(tmp_path: Path) -> None:
-    async def story(harness: ServerOutageHarness) -> None:
+    async def steps(harness: ServerOutageHarness) -> None:
         async with harness.scheduler(NO_ELECTION) as run:
             await harness.create_pods("a", 4 * BATCH)
             await harness.until_bound(BATCH)
@@ -201,14 +201,14 @@ def test_a_scheduler_that_is_killed_in_the_middle_loses_nothing(tmp_path: Path) 
             after = await harness.until_bound(4 * BATCH)
             assert {name: after[name] for name in placed} == placed
 
-    run_story(tmp_path, story)
+    run_steps(tmp_path, steps)
 
 
 # Signals, with a server that does not answer: what would take long is cut short.
 
 
 def test_the_second_of_two_signals_ends_it_at_once(tmp_path: Path) -> None:
-    async def story(harness: ServerOutageHarness) -> None:
+    async def steps(harness: ServerOutageHarness) -> None:
         async with harness.scheduler("{}") as run:
             await harness.until_led()
             await run.until_said("Successfully acquired lease")
@@ -225,11 +225,11 @@ def test_the_second_of_two_signals_ends_it_at_once(tmp_path: Path) -> None:
             assert '"Requested to terminate, exiting"' not in run.said()
             assert "Traceback" not in run.said()
 
-    run_story(tmp_path, story)
+    run_steps(tmp_path, steps)
 
 
 def test_one_signal_stops_the_process_without_a_responding_server(tmp_path: Path) -> None:
-    async def story(harness: ServerOutageHarness) -> None:
+    async def steps(harness: ServerOutageHarness) -> None:
         async with harness.scheduler(HASTY) as run:
             await run.until_said("Successfully acquired lease")
             harness.server.signal(signal.SIGSTOP)
@@ -241,11 +241,11 @@ def test_one_signal_stops_the_process_without_a_responding_server(tmp_path: Path
             assert '"Failed to release lease"' in run.said()
             assert '"Requested to terminate, exiting"' in run.said()
 
-    run_story(tmp_path, story)
+    run_steps(tmp_path, steps)
 
 
 def test_a_signal_during_startup_ends_the_process(tmp_path: Path) -> None:
-    async def story(harness: ServerOutageHarness) -> None:
+    async def steps(harness: ServerOutageHarness) -> None:
         harness.server.signal(signal.SIGSTOP)
         try:
             async with harness.scheduler(HASTY, "-v=1") as run:
@@ -257,4 +257,4 @@ def test_a_signal_during_startup_ends_the_process(tmp_path: Path) -> None:
         assert code == 0, run.said()
         assert "Traceback" not in run.said()
 
-    run_story(tmp_path, story)
+    run_steps(tmp_path, steps)

@@ -23,7 +23,7 @@ from kubesched.scheduler.extenders.extender_building import build_extenders, con
 from kubesched.testing import make_pod
 from kubesched.testing.fakes.fake_extender import FakeExtender, Reply, keep_nodes, score_nodes
 from tests.integration.certificates import Authority
-from tests.integration.scheduler_cluster import Cluster, ended, run_story
+from tests.integration.scheduler_cluster import Cluster, ended, run_steps
 
 Json = dict[str, Any]
 
@@ -73,7 +73,7 @@ def test_extender_tls_settings_decide_which_servers_are_trusted(
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*authority.issue("server"))
 
-    async def story() -> None:
+    async def steps() -> None:
         async with FakeExtender(tls=context, filter=lambda _: {"NodeNames": []}) as extender:
             settings = extender.settings(
                 tls_config=trust.tls(authority.certificate), enable_https=trust.enable_https
@@ -84,7 +84,7 @@ def test_extender_tls_settings_decide_which_servers_are_trusted(
                 with pytest.raises(ExtenderError, match=r"^Post .*: tls: failed to verify"):
                     await asked(settings)
 
-    asyncio.run(story())
+    asyncio.run(steps())
 
 
 def test_the_expected_tls_server_name_can_be_configured(tmp_path: Path) -> None:
@@ -92,14 +92,14 @@ def test_the_expected_tls_server_name_can_be_configured(tmp_path: Path) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*authority.issue("server", hosts="DNS:extender.example"))
 
-    async def story() -> None:
+    async def steps() -> None:
         async with FakeExtender(tls=context, filter=lambda _: {}) as extender:
             tls = ExtenderTLSConfig(
                 ca_file=str(authority.certificate), server_name="extender.example"
             )
             assert await asked(extender.settings(tls_config=tls)) == {}
 
-    asyncio.run(story())
+    asyncio.run(steps())
 
 
 @pytest.mark.parametrize("from_files", [True, False])
@@ -111,7 +111,7 @@ def test_the_client_presents_its_certificate(tmp_path: Path, from_files: bool) -
     context.load_verify_locations(authority.certificate)
     certificate, key = authority.issue("scheduler")
 
-    async def story() -> None:
+    async def steps() -> None:
         async with FakeExtender(tls=context, filter=lambda _: {}) as extender:
             ca = {"ca_file": str(authority.certificate)}
             pair: Json = {"cert_data": certificate.read_bytes(), "key_data": key.read_bytes()}
@@ -122,7 +122,7 @@ def test_the_client_presents_its_certificate(tmp_path: Path, from_files: bool) -
             with pytest.raises(ExtenderError):
                 await asked(extender.settings(tls_config=ExtenderTLSConfig(**ca)))
 
-    asyncio.run(story())
+    asyncio.run(steps())
 
 
 BROKEN = {
@@ -160,7 +160,7 @@ def test_unusable_extender_certificates_are_reported_at_the_start(
 
 class TestFailures:
     def test_no_process_listens(self) -> None:
-        async def story() -> None:
+        async def steps() -> None:
             async with FakeExtender() as extender:
                 settings = extender.settings()
             address = settings.url_prefix.removeprefix("http://")
@@ -170,10 +170,10 @@ class TestFailures:
                 f'Post "http://{address}/filter": dial tcp {address}: connect: connection refused'
             )
 
-        asyncio.run(story())
+        asyncio.run(steps())
 
     def test_no_answer_in_time(self) -> None:
-        async def story() -> None:
+        async def steps() -> None:
             async def never(_: Json) -> Json:
                 await asyncio.Event().wait()
                 return {}
@@ -182,13 +182,13 @@ class TestFailures:
                 with pytest.raises(ExtenderError, match=r"Client\.Timeout exceeded"):
                     await asked(extender.settings(), timeout_ns=50 * MILLISECOND)
 
-        asyncio.run(story())
+        asyncio.run(steps())
 
     def test_the_connection_is_closed_without_an_answer(self) -> None:
         async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writer.close()
 
-        async def story() -> None:
+        async def steps() -> None:
             server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
             async with server:
                 port = server.sockets[0].getsockname()[1]
@@ -196,15 +196,15 @@ class TestFailures:
                 with pytest.raises(ExtenderError, match=r"EOF$"):
                     await asked(settings)
 
-        asyncio.run(story())
+        asyncio.run(steps())
 
     def test_a_refusal(self) -> None:
-        async def story() -> None:
+        async def steps() -> None:
             async with FakeExtender(filter=lambda _: Reply(418)) as extender:
                 with pytest.raises(ExtenderError, match=r"^failed filter with .*, code 418$"):
                     await asked(extender.settings("/path//"))
 
-        asyncio.run(story())
+        asyncio.run(steps())
 
 
 RAW_ANSWERS = {
@@ -230,7 +230,7 @@ def test_answers_of_all_kinds_of_servers(answer: bytes) -> None:
         await writer.drain()
         writer.close()
 
-    async def story() -> None:
+    async def steps() -> None:
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         async with server:
             port = server.sockets[0].getsockname()[1]
@@ -241,7 +241,7 @@ def test_answers_of_all_kinds_of_servers(answer: bytes) -> None:
                 await asyncio.sleep(0.01)  # for the end of the connection to arrive
             await client.close()
 
-    asyncio.run(story())
+    asyncio.run(steps())
 
 
 def test_a_scheduler_process_calls_extenders(tmp_path: Path) -> None:
@@ -249,7 +249,7 @@ def test_a_scheduler_process_calls_extenders(tmp_path: Path) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*authority.issue("server"))
 
-    async def story(cluster: Cluster) -> None:
+    async def steps(cluster: Cluster) -> None:
         async def bind(arguments: Json) -> Json:
             await cluster.api.bind(
                 arguments["PodNamespace"],
@@ -300,13 +300,13 @@ def test_a_scheduler_process_calls_extenders(tmp_path: Path) -> None:
         assert ranked["Nodes"] is None
         assert sorted(ranked["NodeNames"]) == ["n1", "n2"]
 
-    run_story(tmp_path, story)
+    run_steps(tmp_path, steps)
 
 
 def test_a_scheduler_process_with_a_hanging_extender_places_other_pods_and_ends(
     tmp_path: Path,
 ) -> None:
-    async def story(cluster: Cluster) -> None:
+    async def steps(cluster: Cluster) -> None:
         is_asked = asyncio.Event()
 
         async def never(_: Json) -> Json:
@@ -335,7 +335,7 @@ def test_a_scheduler_process_with_a_hanging_extender_places_other_pods_and_ends(
         assert "Traceback" not in said, said
         assert (await cluster.api.get(Pod, "foo", "default")).spec.node_name == ""
 
-    run_story(tmp_path, story)
+    run_steps(tmp_path, steps)
 
 
 def _with_limits(pod: Pod) -> Pod:

@@ -143,9 +143,9 @@ def test_a_misspelt_field_is_found(kubectl: Kubectl) -> None:
 def test_describe_has_the_history_of_a_pod(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", given=POD)
     kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=20s")
-    story = kubectl("describe", "pod", "web")
-    assert re.search(r"^Node: +node-\d/", story, re.MULTILINE)
-    assert "Successfully assigned" in story
+    steps = kubectl("describe", "pod", "web")
+    assert re.search(r"^Node: +node-\d/", steps, re.MULTILINE)
+    assert "Successfully assigned" in steps
     assert "Allocatable:" in kubectl("describe", "node", "node-0")
 
 

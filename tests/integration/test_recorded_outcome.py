@@ -13,7 +13,7 @@ from kubesched.api import Pod, codec
 from kubesched.api.events import Event
 from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
 from kubesched.testing import make_node
-from tests.integration.scheduler_cluster import Cluster, ended, run_story
+from tests.integration.scheduler_cluster import Cluster, ended, run_steps
 
 NODES = 5000
 # Plugins that decide about a pod, besides those that run for every pod.
@@ -64,7 +64,7 @@ def test_conditions_and_events_are_the_references(goldens: Path, tmp_path: Path)
         event for event in recorded(goldens, "events.json") if event["regarding"]["name"] in names
     ]
 
-    async def story(cluster: Cluster) -> None:
+    async def steps(cluster: Cluster) -> None:
         for number in range(NODES):
             node = make_node(f"node-{number:05d}", cpu="32", memory="64Gi")
             await cluster.create(node)
@@ -82,4 +82,4 @@ def test_conditions_and_events_are_the_references(goldens: Path, tmp_path: Path)
         about_pods = [event for event in made if event["regarding"]["kind"] == "Pod"]
         assert sorted(about_pods, key=key) == sorted(map(told, events), key=key)
 
-    run_story(tmp_path, story, nodes=0)
+    run_steps(tmp_path, steps, nodes=0)

@@ -12,11 +12,11 @@ import pytest
 from kubesched.api import Event, Lease, LeaseSpec, ObjectMeta, Pod
 from kubesched.api.events import Event as EventsEvent
 from kubesched.testing import make_pod
-from tests.integration.scheduler_cluster import Cluster, ended, run_story, said_until
+from tests.integration.scheduler_cluster import Cluster, ended, run_steps, said_until
 
 
 def test_a_process_leads_places_pods_writes_events_and_ends(tmp_path: Path) -> None:
-    async def story(cluster: Cluster) -> None:
+    async def steps(cluster: Cluster) -> None:
         await cluster.create_pods(f"p{number}" for number in range(20))
         await cluster.create(make_pod("big", requests={"cpu": "100"}, images=["i"]))
         async with cluster.scheduler() as process:
@@ -46,7 +46,7 @@ def test_a_process_leads_places_pods_writes_events_and_ends(tmp_path: Path) -> N
         (condition,) = big.status.conditions
         assert (condition.type, condition.reason) == ("PodScheduled", "Unschedulable")
 
-    run_story(tmp_path, story)
+    run_steps(tmp_path, steps)
 
 
 # Files that a reload refuses, and a part of the reason.
@@ -65,7 +65,7 @@ BAD_FILES = {
 
 
 def test_a_hangup_reloads_the_file_and_bad_files_change_nothing(tmp_path: Path) -> None:
-    async def story(cluster: Cluster) -> None:
+    async def steps(cluster: Cluster) -> None:
         cluster.configure(more="profiles: [{schedulerName: first}]\n")
         async with cluster.scheduler() as process:
             await cluster.until_led()
@@ -97,11 +97,11 @@ def test_a_hangup_reloads_the_file_and_bad_files_change_nothing(tmp_path: Path) 
             "kube-scheduler",
         )
 
-    run_story(tmp_path, story)
+    run_steps(tmp_path, steps)
 
 
 def test_the_second_takes_over_when_the_first_is_killed(tmp_path: Path) -> None:
-    async def story(cluster: Cluster) -> None:
+    async def steps(cluster: Cluster) -> None:
         async with cluster.scheduler() as first:
             leader = await cluster.until_led()
             async with cluster.scheduler() as second:
@@ -117,11 +117,11 @@ def test_the_second_takes_over_when_the_first_is_killed(tmp_path: Path) -> None:
                 second.send_signal(signal.SIGINT)
                 assert (await ended(second))[0] == 0
 
-    run_story(tmp_path, story)
+    run_steps(tmp_path, steps)
 
 
 def test_of_two_processes_that_start_together_one_leads(tmp_path: Path) -> None:
-    async def story(cluster: Cluster) -> None:
+    async def steps(cluster: Cluster) -> None:
         await cluster.create_pods(f"p{number}" for number in range(100))
         async with cluster.scheduler("-v=2") as first, cluster.scheduler("-v=2") as second:
             await cluster.until_bound(100)
@@ -130,11 +130,11 @@ def test_of_two_processes_that_start_together_one_leads(tmp_path: Path) -> None:
             done = [(await ended(process))[1] for process in (first, second)]
         assert sorted(said.count("Successfully bound pod to node") for said in done) == [0, 100]
 
-    run_story(tmp_path, story)
+    run_steps(tmp_path, steps)
 
 
 def test_a_leader_suspended_for_long_writes_nothing_when_it_resumes(tmp_path: Path) -> None:
-    async def story(cluster: Cluster) -> None:
+    async def steps(cluster: Cluster) -> None:
         async with cluster.scheduler("-v=2") as first:
             leader = await cluster.until_led()
             async with cluster.scheduler("-v=2") as second:
@@ -150,11 +150,11 @@ def test_a_leader_suspended_for_long_writes_nothing_when_it_resumes(tmp_path: Pa
                 assert "Successfully bound pod to node" not in said
                 assert (await cluster.lease()).spec.holder_identity not in ("", leader)
 
-    run_story(tmp_path, story)
+    run_steps(tmp_path, steps)
 
 
 def test_a_lease_that_is_taken_away_ends_the_process(tmp_path: Path) -> None:
-    async def story(cluster: Cluster) -> None:
+    async def steps(cluster: Cluster) -> None:
         async with cluster.scheduler() as process:
             await cluster.until_led()
             taking = asyncio.create_task(_keep_lease(cluster))
@@ -164,7 +164,7 @@ def test_a_lease_that_is_taken_away_ends_the_process(tmp_path: Path) -> None:
         assert '"Leaderelection lost"' in said
         assert (await cluster.lease()).spec.holder_identity == "thief"
 
-    run_story(tmp_path, story)
+    run_steps(tmp_path, steps)
 
 
 async def _keep_lease(cluster: Cluster) -> None:
@@ -180,7 +180,7 @@ async def _keep_lease(cluster: Cluster) -> None:
 
 
 def test_a_standby_may_leave_its_caches_empty_until_it_leads(tmp_path: Path) -> None:
-    async def story(cluster: Cluster) -> None:
+    async def steps(cluster: Cluster) -> None:
         cluster.configure(more="delayCacheUntilActive: true\n")
         await cluster.create_pods(["p"])
         held = LeaseSpec(holder_identity="other", lease_duration_seconds=2)
@@ -193,11 +193,11 @@ def test_a_standby_may_leave_its_caches_empty_until_it_leads(tmp_path: Path) -> 
             assert cluster.server.watches > 0
             await cluster.until_bound(1)
 
-    run_story(tmp_path, story)
+    run_steps(tmp_path, steps)
 
 
 def test_an_api_server_that_restarts_is_watched_again(tmp_path: Path) -> None:
-    async def story(cluster: Cluster) -> None:
+    async def steps(cluster: Cluster) -> None:
         await cluster.create_pods(["before"])
         async with cluster.scheduler("--leader-elect=false") as process:
             await cluster.until_bound(1)
@@ -209,11 +209,11 @@ def test_an_api_server_that_restarts_is_watched_again(tmp_path: Path) -> None:
             pods = await cluster.until_bound(11)
             assert len({pod.metadata.uid for pod in pods}) == 11
 
-    run_story(tmp_path, story)
+    run_steps(tmp_path, steps)
 
 
 def test_without_leader_election_a_signal_is_a_failure(tmp_path: Path) -> None:
-    async def story(cluster: Cluster) -> None:
+    async def steps(cluster: Cluster) -> None:
         await cluster.create_pods(["p"])
         async with cluster.scheduler("--leader-elect=false") as process:
             await cluster.until_bound(1)
@@ -223,11 +223,11 @@ def test_without_leader_election_a_signal_is_a_failure(tmp_path: Path) -> None:
         assert '"command failed" err="finished without leader elect"' in said
         assert not (await cluster.api.list(Lease)).items
 
-    run_story(tmp_path, story)
+    run_steps(tmp_path, steps)
 
 
 def test_an_invalid_kubeconfig_is_reported_in_one_line(tmp_path: Path) -> None:
-    async def story(cluster: Cluster) -> None:
+    async def steps(cluster: Cluster) -> None:
         wrong = tmp_path / "wrong"
         wrong.write_text("kind: Config\ncurrent-context: x\n")
         cluster.configure(wrong)
@@ -239,7 +239,7 @@ def test_an_invalid_kubeconfig_is_reported_in_one_line(tmp_path: Path) -> None:
             f'"command failed" err="{wrong}: current-context: there is no context named \'x\'"'
         )
 
-    run_story(tmp_path, story)
+    run_steps(tmp_path, steps)
 
 
 LYING = """\
@@ -268,7 +268,7 @@ def test_wrong_cache_declarations_end_a_verified_run(
     plugin = tmp_path / "lying.py"
     plugin.write_text(LYING)
 
-    async def story(cluster: Cluster) -> None:
+    async def steps(cluster: Cluster) -> None:
         cluster.configure(more=ENABLED)
         await cluster.create_pods(f"p{number}" for number in range(20))
         async with cluster.scheduler("--verify-engine", f"--plugin={plugin}", *flags) as process:
@@ -277,4 +277,4 @@ def test_wrong_cache_declarations_end_a_verified_run(
         assert "the engine and a full evaluation differ" in said
         assert "Traceback" not in said
 
-    run_story(tmp_path, story)
+    run_steps(tmp_path, steps)

@@ -116,16 +116,16 @@ async def serving(*flags: str) -> AsyncIterator[Live]:
         yield Live(harness, server)
 
 
-def live(story: Callable[[Live], Awaitable[None]], *flags: str) -> None:
+def live(steps: Callable[[Live], Awaitable[None]], *flags: str) -> None:
     async def main() -> None:
         async with serving(*flags) as server:
-            await story(server)
+            await steps(server)
 
     asyncio.run(main())
 
 
 def test_probes_are_open_and_everything_else_is_not() -> None:
-    async def story(server: Live) -> None:
+    async def steps(server: Live) -> None:
         for path in PATHS:
             status, body, headers = await server.get(path)
             if path in OPEN_TO_ALL:
@@ -136,30 +136,30 @@ def test_probes_are_open_and_everything_else_is_not() -> None:
                 assert json.loads(body)["message"] == message
             assert headers["Cache-Control"] == "no-cache, private"
 
-    live(story)
+    live(steps)
 
 
 def test_a_wrong_token_is_refused_everywhere() -> None:
-    async def story(server: Live) -> None:
+    async def steps(server: Live) -> None:
         for path in PATHS:
             status, body, _ = await server.get(path, token="wrong")
             assert (status, json.loads(body)["reason"]) == (401, "Unauthorized"), path
 
-    live(story)
+    live(steps)
 
 
 def test_an_admin_reads_everything() -> None:
-    async def story(server: Live) -> None:
+    async def steps(server: Live) -> None:
         expected = {"/debug/pprof": 302, "/debug/flags/v": 406, "/nope": 404}
         for path in PATHS:
             status, _, _ = await server.get(path, token=ADMIN)
             assert status == expected.get(path, 200), path
 
-    live(story)
+    live(steps)
 
 
 def test_metrics_and_configz_need_their_own_permissions() -> None:
-    async def story(server: Live) -> None:
+    async def steps(server: Live) -> None:
         status, body, headers = await server.get("/metrics", token=METRICS_READER)
         assert status == 200
         assert b'scheduler_pending_pods{queue="active"} 0' in body
@@ -171,7 +171,7 @@ def test_metrics_and_configz_need_their_own_permissions() -> None:
             assert (await server.get(path, token=METRICS_READER))[0] == 403, path
         assert (await server.get("/metrics", token=METRICS_READER, method="DELETE"))[0] == 403
 
-    live(story)
+    live(steps)
 
 
 TRICKS = (
@@ -193,14 +193,14 @@ TRICKS = (
 
 @pytest.mark.parametrize("target", TRICKS, ids=lambda each: each.decode())
 def test_no_spelling_of_a_path_opens_metrics(target: bytes) -> None:
-    async def story(server: Live) -> None:
+    async def steps(server: Live) -> None:
         answer = await server.say(
             b"GET " + target + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
         )
         assert b"scheduler_" not in answer
         assert answer.startswith((b"HTTP/1.1 403 ", b"HTTP/1.1 400 ", b"HTTP/1.0 400 ")), answer
 
-    live(story)
+    live(steps)
 
 
 BROKEN = {
@@ -222,17 +222,17 @@ BROKEN = {
 
 @pytest.mark.parametrize("text", BROKEN.values(), ids=BROKEN)
 def test_broken_requests_are_refused_and_the_server_continues(text: bytes) -> None:
-    async def story(server: Live) -> None:
+    async def steps(server: Live) -> None:
         answer = await server.say(text)
         assert b" 400 " in answer.partition(b"\r\n")[0]
         assert b"Traceback" not in answer
         assert (await server.get("/healthz"))[0] == 200
 
-    live(story)
+    live(steps)
 
 
 def test_oversized_headers_are_refused() -> None:
-    async def story(server: Live) -> None:
+    async def steps(server: Live) -> None:
         for head in (
             b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Large: " + b"a" * 70_000,
             b"GET /healthz?" + b"a" * 70_000 + b" HTTP/1.1\r\nHost: x",
@@ -247,11 +247,11 @@ def test_oversized_headers_are_refused() -> None:
             ), answer[:80]
         assert (await server.get("/healthz"))[0] == 200
 
-    live(story)
+    live(steps)
 
 
 def test_an_oversized_body_is_refused_unread() -> None:
-    async def story(server: Live) -> None:
+    async def steps(server: Live) -> None:
         status, _, _ = await server.get(
             "/debug/flags/v", token=ADMIN, method="PUT", data=b"1" * 200_000
         )
@@ -261,7 +261,7 @@ def test_an_oversized_body_is_refused_unread() -> None:
         assert (status, body) == (200, b"successfully set klog.logging.verbosity to 5\n")
         assert server.harness.verbosity == [5]
 
-    live(story)
+    live(steps)
 
 
 def test_a_client_that_never_finishes_its_request_is_dropped(
@@ -269,7 +269,7 @@ def test_a_client_that_never_finishes_its_request_is_dropped(
 ) -> None:
     monkeypatch.setattr(secure_server, "HTTP_LIMITS", HttpLimits(header_seconds=0.2))
 
-    async def story(server: Live) -> None:
+    async def steps(server: Live) -> None:
         reader, writer = await server.raw()
         writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Slow: ")
         await writer.drain()
@@ -277,7 +277,7 @@ def test_a_client_that_never_finishes_its_request_is_dropped(
         writer.close()
         assert (await server.get("/healthz"))[0] == 200
 
-    live(story)
+    live(steps)
 
 
 def test_a_client_that_sends_its_body_too_slowly_gets_a_timeout_response(
@@ -286,7 +286,7 @@ def test_a_client_that_sends_its_body_too_slowly_gets_a_timeout_response(
     limits = HttpLimits(body_seconds=0.2, lingering_seconds=0.1)
     monkeypatch.setattr(secure_server, "HTTP_LIMITS", limits)
 
-    async def story(server: Live) -> None:
+    async def steps(server: Live) -> None:
         answer = await server.say(
             b"PUT /debug/flags/v HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n"
             b"Authorization: Bearer " + ADMIN.encode() + b"\r\n\r\n1"
@@ -294,17 +294,17 @@ def test_a_client_that_sends_its_body_too_slowly_gets_a_timeout_response(
         assert answer.startswith(b"HTTP/1.1 408 ")
         assert server.harness.verbosity == []
 
-    live(story)
+    live(steps)
 
 
 def test_head_has_no_body_and_gzip_is_supported() -> None:
-    async def story(server: Live) -> None:
+    async def steps(server: Live) -> None:
         assert (await server.get("/healthz", method="HEAD"))[:2] == (200, b"")
         _, body, headers = await server.get("/metrics", token=ADMIN, Accept_Encoding="gzip")
         assert headers["Content-Encoding"] == "gzip"
         assert body[:2] == b"\x1f\x8b"
 
-    live(story)
+    live(steps)
 
 
 # -- certificates ----------------------------------------------------------------------
@@ -326,7 +326,7 @@ def test_client_certificates_identify_and_unknown_authorities_do_not(tmp_path: P
     clients, strangers = Authority("clients"), Authority("strangers")
     (tmp_path / "ca.crt").write_bytes(clients.pem)
 
-    async def story(server: Live) -> None:
+    async def steps(server: Live) -> None:
         master = client_context(clients.issue("root", "system:masters"))
         assert (await server.get("/configz", tls=master))[0] == 200
         reader = client_context(clients.issue("reader"))
@@ -344,7 +344,7 @@ def test_client_certificates_identify_and_unknown_authorities_do_not(tmp_path: P
             await server.get("/configz", tls=serving_certificate)
         assert (await server.get("/healthz"))[0] == 200
 
-    live(story, f"--client-ca-file={tmp_path / 'ca.crt'}")
+    live(steps, f"--client-ca-file={tmp_path / 'ca.crt'}")
 
 
 def test_rotated_authorities_are_taken_over_while_running(tmp_path: Path) -> None:
@@ -354,7 +354,7 @@ def test_rotated_authorities_are_taken_over_while_running(tmp_path: Path) -> Non
     before = client_context(old.issue("root", "system:masters"))
     after = client_context(new.issue("root", "system:masters"))
 
-    async def story(server: Live) -> None:
+    async def steps(server: Live) -> None:
         assert (await server.get("/configz", tls=before))[0] == 200
         file.write_bytes(new.pem)
         server.harness.access.authorities._poll_files()
@@ -362,7 +362,7 @@ def test_rotated_authorities_are_taken_over_while_running(tmp_path: Path) -> Non
         with pytest.raises((aiohttp.ClientError, OSError)):
             await server.get("/configz", tls=before)
 
-    live(story, f"--client-ca-file={file}")
+    live(steps, f"--client-ca-file={file}")
 
 
 def test_a_serving_certificate_is_replaced_while_running(tmp_path: Path) -> None:
@@ -382,7 +382,7 @@ def test_a_serving_certificate_is_replaced_while_running(tmp_path: Path) -> None
         writer.close()
         return found
 
-    async def story(server: Live) -> None:
+    async def steps(server: Live) -> None:
         assert b"first.example" in await served(server)
         cert.write_bytes(b"half written")
         server.server._tls.poll()
@@ -391,11 +391,11 @@ def test_a_serving_certificate_is_replaced_while_running(tmp_path: Path) -> None
         server.server._tls.poll()
         assert b"second.example" in await served(server)
 
-    live(story, f"--tls-cert-file={cert}", f"--tls-private-key-file={key}")
+    live(steps, f"--tls-cert-file={cert}", f"--tls-private-key-file={key}")
 
 
 def test_tls_versions_below_the_minimum_are_refused() -> None:
-    async def story(server: Live) -> None:
+    async def steps(server: Live) -> None:
         old = ssl.create_default_context()
         old.check_hostname = False
         old.verify_mode = ssl.CERT_NONE
@@ -404,11 +404,11 @@ def test_tls_versions_below_the_minimum_are_refused() -> None:
             await server.get("/healthz", tls=old)
         assert (await server.get("/healthz"))[0] == 200
 
-    live(story, "--tls-min-version=VersionTLS13")
+    live(steps, "--tls-min-version=VersionTLS13")
 
 
 def test_cipher_suites_limit_what_is_negotiated() -> None:
-    async def story(server: Live) -> None:
+    async def steps(server: Live) -> None:
         old = ssl.create_default_context()
         old.check_hostname = False
         old.verify_mode = ssl.CERT_NONE
@@ -417,11 +417,11 @@ def test_cipher_suites_limit_what_is_negotiated() -> None:
         assert writer.get_extra_info("cipher")[0] == "ECDHE-RSA-AES256-GCM-SHA384"
         writer.close()
 
-    live(story, "--tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384")
+    live(steps, "--tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384")
 
 
 def test_a_port_in_use_is_found_out_at_the_start() -> None:
-    async def story(server: Live) -> None:
+    async def steps(server: Live) -> None:
         port = server.server.port
         other = ServingHarness(RealClock(), "--bind-address=127.0.0.1", f"--secure-port={port}")
         second = SchedulerServer(
@@ -430,7 +430,7 @@ def test_a_port_in_use_is_found_out_at_the_start() -> None:
         with pytest.raises(ServingError, match=f"failed to listen on 127.0.0.1:{port}: .*in use"):
             await second.start()
 
-    live(story)
+    live(steps)
 
 
 def test_all_interfaces_means_both_families() -> None:
@@ -474,7 +474,7 @@ def test_requests_under_way_are_finished_before_the_server_ends() -> None:
 
 
 def test_bytes_that_are_no_text_are_wrong_credentials() -> None:
-    async def story(server: Live) -> None:
+    async def steps(server: Live) -> None:
         answer = await server.say(
             b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
             b"Authorization: Bearer \xff\xfe\r\n\r\n"
@@ -483,23 +483,23 @@ def test_bytes_that_are_no_text_are_wrong_credentials() -> None:
         answer = await server.say(b"GET /\xff HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         assert answer.startswith((b"HTTP/1.1 403 ", b"HTTP/1.1 400 ", b"HTTP/1.0 400 ")), answer
 
-    live(story)
+    live(steps)
 
 
 def test_many_silent_clients_do_not_block_other_clients() -> None:
-    async def story(server: Live) -> None:
+    async def steps(server: Live) -> None:
         silent = [await server.raw() for _ in range(40)]
         assert (await server.get("/healthz"))[0] == 200
         for _, writer in silent:
             writer.close()
 
-    live(story)
+    live(steps)
 
 
 def test_more_connections_than_there_may_be_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(secure_server, "HTTP_LIMITS", HttpLimits(connections=5))
 
-    async def story(server: Live) -> None:
+    async def steps(server: Live) -> None:
         opened = [await server.raw() for _ in range(5)]
         reader, writer = await server.raw()
         assert await asyncio.wait_for(reader.read(), 60) == b""
@@ -513,4 +513,4 @@ def test_more_connections_than_there_may_be_are_closed(monkeypatch: pytest.Monke
                     return
         raise AssertionError("those who left still count")
 
-    live(story)
+    live(steps)

@@ -20,7 +20,7 @@ from kubesched.testing import (
     make_pvc,
     make_storage_class,
 )
-from tests.integration.scheduler_cluster import Cluster, run_story
+from tests.integration.scheduler_cluster import Cluster, run_steps
 
 PODS, PER_NODE = 8, 12
 
@@ -47,7 +47,7 @@ async def until_written(cluster: Cluster) -> None:
         await asyncio.sleep(0.02)
 
 
-async def story(cluster: Cluster) -> None:
+async def steps(cluster: Cluster) -> None:
     create: Any = cluster.create
     async with running(Controllers(cluster.api, RealClock())):
         await make_volumes(cluster)
@@ -80,4 +80,4 @@ async def story(cluster: Cluster) -> None:
 
 
 def test_state_of_a_scheduler_killed_in_pre_bind_is_cleaned_up(tmp_path: Path) -> None:
-    run_story(tmp_path, story, nodes=3)
+    run_steps(tmp_path, steps, nodes=3)

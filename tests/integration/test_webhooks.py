@@ -91,7 +91,7 @@ async def running() -> AsyncIterator[tuple[Cluster, Hook]]:
         await hook.stop()
 
 
-def story(test: Callable[[Cluster, Hook], Awaitable[None]]) -> None:
+def steps(test: Callable[[Cluster, Hook], Awaitable[None]]) -> None:
     async def main() -> None:
         async with running() as (cluster, hook):
             await test(cluster, hook)
@@ -125,7 +125,7 @@ def test_a_webhook_by_url_changes_the_pods_of_a_deployment() -> None:
         pods = (await cluster.api.list(Pod)).items
         assert [pod.metadata.labels.get("injected") for pod in pods] == ["yes", "yes"]
 
-    story(test)
+    steps(test)
 
 
 def test_a_webhook_by_service_is_found_by_its_annotation() -> None:
@@ -137,7 +137,7 @@ def test_a_webhook_by_service_is_found_by_its_annotation() -> None:
         (request,) = hook.requests
         assert (request.path, request.query.get("timeout")) == ("/hook", "10s")
 
-    story(test)
+    steps(test)
 
 
 def test_a_webhook_by_service_is_found_by_endpoints_of_a_client() -> None:
@@ -157,7 +157,7 @@ def test_a_webhook_by_service_is_found_by_endpoints_of_a_client() -> None:
         await cluster.api.create_document(MUTATING, None, configuration(client))
         assert (await config_map(cluster)).metadata.labels["injected"] == "yes"
 
-    story(test)
+    steps(test)
 
 
 ERROR = (
@@ -195,7 +195,7 @@ def test_failures_of_webhooks_have_a_reason() -> None:
             assert refused.value.status.message == ERROR + text, name
             await cluster.api.delete(MUTATING, created.metadata.name)
 
-    story(test)
+    steps(test)
 
 
 async def unused_port() -> int:
@@ -225,4 +225,4 @@ def test_a_webhook_whose_pods_are_simulated_is_passed_over() -> None:
         await cluster.api.create_document(MUTATING, None, configuration(SERVICE))
         assert (await config_map(cluster)).metadata.labels == {"a": "b"}
 
-    story(test)
+    steps(test)

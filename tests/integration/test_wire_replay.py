@@ -145,13 +145,13 @@ CALLS: dict[str, tuple[str, Callable[[HttpApi], Awaitable[Any]]]] = {
 }
 
 
-def ask(server: RawServer, story: Callable[[HttpApi], Awaitable[Any]]) -> Any:
+def ask(server: RawServer, steps: Callable[[HttpApi], Awaitable[Any]]) -> Any:
     async def main() -> Any:
         async with server.serving() as url, asyncio.timeout(30):
             transport = HttpTransport(Connection(server=url))
             api = HttpApi(transport, RealClock(), random.Random(1), qps=-1, burst=0)
             try:
-                return await story(api)
+                return await steps(api)
             finally:
                 await api.close()
 
@@ -221,12 +221,12 @@ def test_a_connection_that_the_server_closed_between_requests_costs_nothing(
     body = body_of(wire["bind"]["response"]["body"])
     server = RawServer([Sent(with_length(201, body), closes=True)] * 3)
 
-    async def story(api: HttpApi) -> None:
+    async def steps(api: HttpApi) -> None:
         for _ in range(3):
             await api.bind("default", "p1", "u", "n")
             await asyncio.sleep(0.05)  # long enough for the end to arrive
 
-    ask(server, story)
+    ask(server, steps)
     assert [asked.connection for asked in server.asked] == [1, 2, 3]
 
 
@@ -236,11 +236,11 @@ def test_a_read_on_a_closed_idle_connection_is_repeated(
     body = body_of(wire["get node"]["response"]["body"])
     server = RawServer([Sent(with_length(200, body)), Sent([], True), Sent(with_length(200, body))])
 
-    async def story(api: HttpApi) -> None:
+    async def steps(api: HttpApi) -> None:
         await api.get(Node, "w1")
         await api.get(Node, "w1")
 
-    ask(server, story)
+    ask(server, steps)
     assert len(server.asked) == 3
 
 
@@ -250,13 +250,13 @@ def test_a_write_on_a_closed_idle_connection_is_not_repeated(
     body = body_of(wire["bind"]["response"]["body"])
     server = RawServer([Sent(with_length(201, body)), Sent([], True), Sent(with_length(201, body))])
 
-    async def story(api: HttpApi) -> None:
+    async def steps(api: HttpApi) -> None:
         await api.bind("default", "p1", "u", "n")
         with pytest.raises(ApiError) as lost:
             await api.bind("default", "p1", "u", "n")
         assert lost.value.code == 0
 
-    ask(server, story)
+    ask(server, steps)
     assert len(server.asked) == 2
 
 
@@ -339,12 +339,12 @@ def test_however_it_is_framed_a_watch_brings_the_same_events(
     events = wire["watch add, modify, delete"]["response"]["events"]
     want = [(event["type"], event["object"]["metadata"]["resourceVersion"]) for event in events]
 
-    async def story(api: HttpApi) -> list[tuple[str, str]]:
+    async def steps(api: HttpApi) -> list[tuple[str, str]]:
         watch = api.watch(Pod, resource_version="1")
         return [(event.type, event.resource_version) async for event in watch]
 
     for name, pieces in framings(watch_lines(wire)):
-        assert ask(RawServer([Sent(pieces)]), story) == want, name
+        assert ask(RawServer([Sent(pieces)]), steps) == want, name
 
 
 def test_an_informer_falls_back_where_the_recorded_server_does_not_stream_lists(
@@ -366,7 +366,7 @@ def test_an_informer_falls_back_where_the_recorded_server_does_not_stream_lists(
         ]
     )
 
-    async def story(api: HttpApi) -> set[str]:
+    async def steps(api: HttpApi) -> set[str]:
         informer = SharedInformer(api, Pod, RealClock(), random.Random(1), stream_lists=True)
         heard: list[str] = []
         followed = asyncio.Event()
@@ -382,7 +382,7 @@ def test_an_informer_falls_back_where_the_recorded_server_does_not_stream_lists(
             await followed.wait()
         return set(heard)
 
-    heard = ask(server, story)
+    heard = ask(server, steps)
     assert {item["metadata"]["name"] for item in document["items"]} <= heard
     first, second, third = (asked.line for asked in server.asked)
     assert "sendInitialEvents=true" in first

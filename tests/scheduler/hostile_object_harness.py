@@ -104,17 +104,17 @@ class HostileObjectHarness:
 GROUPS: Mapping[str, bool] = {"GenericWorkload": True, "GangScheduling": True}
 
 
-def run_story(
-    story: Callable[[HostileObjectHarness], Awaitable[None]],
+def run_steps(
+    steps: Callable[[HostileObjectHarness], Awaitable[None]],
     gates: Mapping[str, bool] | None = None,
 ) -> None:
-    """Run a story on virtual time, with the scheduler running."""
+    """Run a scenario on virtual time, with the scheduler running."""
 
     async def main() -> None:
         harness = HostileObjectHarness(gates or {})
         for number in range(3):
             await harness.add_node(f"n{number}", cpu="8", memory="16Gi")
         async with running(harness.scheduler):
-            await story(harness)
+            await steps(harness)
 
     virtual_loop.run(main, seed=1)

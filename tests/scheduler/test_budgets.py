@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.counted_calls import count_calls, grow
-from tests.scheduler.hostile_object_harness import HostileObjectHarness, run_story
+from tests.scheduler.hostile_object_harness import HostileObjectHarness, run_steps
 
 Json = dict[str, Any]
 
@@ -158,7 +158,7 @@ PODS: dict[str, Callable[[int], Json]] = {
 def cost(pod: Callable[[int], Json], count: int) -> int:
     lie = pod(count)
 
-    async def story(harness: HostileObjectHarness) -> None:
+    async def steps(harness: HostileObjectHarness) -> None:
         for number in range(10):
             labels = {f"own{number}": "x", "a": "b"}
             await harness.add_pod(f"there{number}", node_name=f"n{number % 3}", labels=labels)
@@ -173,7 +173,7 @@ def cost(pod: Callable[[int], Json], count: int) -> int:
         await harness.delete_pod("hostile")
         await asyncio.sleep(5)
 
-    return count_calls(lambda: run_story(story))
+    return count_calls(lambda: run_steps(steps))
 
 
 @pytest.mark.parametrize("pod", PODS.values(), ids=PODS)

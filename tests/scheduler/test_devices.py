@@ -166,7 +166,7 @@ async def churn(harness: DeviceHarness) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_no_device_is_allocated_twice_or_lost(seed: int) -> None:
-    async def story() -> None:
+    async def steps() -> None:
         harness = DeviceHarness(seed)
         async with harness.cluster, running(*harness.cluster.parts):
             await harness.prepare()
@@ -196,4 +196,4 @@ def test_no_device_is_allocated_twice_or_lost(seed: int) -> None:
             assert (await harness.api.list(ResourceSlice)).items
         harness.cluster.store.check_invariants()
 
-    run(story)
+    run(steps)

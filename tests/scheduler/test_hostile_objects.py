@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kubesched.api import Node, Pod
 from kubesched.api.pod import PodSpec, PodStatus
 from tests.hostile_values import documents
-from tests.scheduler.hostile_object_harness import HostileObjectHarness, run_story
+from tests.scheduler.hostile_object_harness import HostileObjectHarness, run_steps
 
 BIG = "8191Pi"
 
@@ -34,7 +34,7 @@ HUGE = {
 
 @pytest.mark.parametrize("lie", HUGE.values(), ids=HUGE)
 def test_pods_with_requests_beyond_64_bits_do_not_block_others(lie: dict[str, Any]) -> None:
-    async def story(harness: HostileObjectHarness) -> None:
+    async def steps(harness: HostileObjectHarness) -> None:
         for number in range(3):
             await harness.add_pod(f"huge{number}", lie, node_name="n0")
         await harness.add_pod("innocent", requests={"cpu": "1"})
@@ -48,7 +48,7 @@ def test_pods_with_requests_beyond_64_bits_do_not_block_others(lie: dict[str, An
             await harness.until_bound(f"large{number}", within_s=400)
         harness.scheduler.cache.check_invariants()
 
-    run_story(story)
+    run_steps(steps)
 
 
 # Fields that are not replaced, so that the invalid object keeps its identity.
@@ -74,7 +74,7 @@ def _without_identity(document: dict[str, Any]) -> dict[str, Any]:
 def test_other_pods_are_placed_whatever_some_objects_contain(
     pods: list[dict[str, Any]], nodes: list[dict[str, Any]], data: st.DataObject
 ) -> None:
-    async def story(harness: HostileObjectHarness) -> None:
+    async def steps(harness: HostileObjectHarness) -> None:
         for number, node in enumerate(nodes):
             await harness.add_node(f"odd{number}", _without_identity(node))
         names = []
@@ -103,7 +103,7 @@ def test_other_pods_are_placed_whatever_some_objects_contain(
         harness.scheduler.cache.check_invariants()
         harness.scheduler.queue.check_invariants()
 
-    run_story(story)
+    run_steps(steps)
 
 
 def many_terms(count: int) -> dict[str, Any]:
@@ -183,7 +183,7 @@ TOO_MUCH = {
 def test_a_pod_beyond_the_limits_is_rejected_with_a_reason(
     lie: Callable[[int], dict[str, Any]], most: int, text: str
 ) -> None:
-    async def story(harness: HostileObjectHarness) -> None:
+    async def steps(harness: HostileObjectHarness) -> None:
         await harness.add_pod("most", lie(most))
         await harness.until_bound("most")
         await harness.delete_pod("most")
@@ -200,7 +200,7 @@ def test_a_pod_beyond_the_limits_is_rejected_with_a_reason(
             assert condition.reason == "Unschedulable"
             assert text in condition.message
 
-    run_story(story)
+    run_steps(steps)
 
 
 @pytest.mark.parametrize(("lie", "most", "text"), TOO_MUCH.values(), ids=TOO_MUCH)
@@ -210,7 +210,7 @@ def test_events_do_not_requeue_a_pod_beyond_the_limits(
     """No change of another object makes such a pod schedulable."""
     attempts: list[int] = []
 
-    async def story(harness: HostileObjectHarness) -> None:
+    async def steps(harness: HostileObjectHarness) -> None:
         assert most < 5_000, text
         await harness.add_pod("too-much", lie(5_000))
         await harness.add_pod("large", lie(5_000), node_name="n0")
@@ -227,12 +227,12 @@ def test_events_do_not_requeue_a_pod_beyond_the_limits(
         assert queued is not None
         attempts.append(queued.attempts)
 
-    run_story(story)
+    run_steps(steps)
     assert attempts == [1]
 
 
 def test_a_pod_with_very_many_resources_is_rejected_with_a_reason() -> None:
-    async def story(harness: HostileObjectHarness) -> None:
+    async def steps(harness: HostileObjectHarness) -> None:
         for number in range(5):
             many = asking(**{f"example.com/r{each}": "1" for each in range(2_000)})
             await harness.add_pod(f"too-much-{number}", many)
@@ -243,7 +243,7 @@ def test_a_pod_with_very_many_resources_is_rejected_with_a_reason() -> None:
         (condition,) = (each for each in pod.status.conditions if each.type == "PodScheduled")
         assert "2000 resources, of which 128 are allowed" in condition.message
 
-    run_story(story)
+    run_steps(steps)
 
 
 STRANGE = {
@@ -261,7 +261,7 @@ STRANGE = {
 
 @pytest.mark.parametrize("lie", STRANGE.values(), ids=STRANGE)
 def test_pods_without_mandatory_fields_do_not_block_others(lie: dict[str, Any]) -> None:
-    async def story(harness: HostileObjectHarness) -> None:
+    async def steps(harness: HostileObjectHarness) -> None:
         for number in range(3):
             await harness.add_pod(f"odd{number}", lie, requests={"cpu": "1"})
             await harness.add_pod(f"bound{number}", lie, node_name="n0")
@@ -277,4 +277,4 @@ def test_pods_without_mandatory_fields_do_not_block_others(lie: dict[str, Any]) 
         harness.scheduler.cache.check_invariants()
         harness.scheduler.queue.check_invariants()
 
-    run_story(story)
+    run_steps(steps)

@@ -15,7 +15,7 @@ import pytest
 
 from kubesched.api import Node, Pod, codec
 from tests.counted_calls import count_calls, counted
-from tests.scheduler.hostile_object_harness import HostileObjectHarness, run_story
+from tests.scheduler.hostile_object_harness import HostileObjectHarness, run_steps
 from tests.scheduler.test_object_budgets import attempt, furnish
 
 Json = dict[str, Any]
@@ -83,7 +83,7 @@ def calls_of_scenario(pod: Json, node: Json) -> int:
     """Return the function calls for two pods and a node with this content."""
     sizes = {}
 
-    async def story(harness: HostileObjectHarness) -> None:
+    async def steps(harness: HostileObjectHarness) -> None:
         await harness.add_node("big", node or None)
         await harness.add_pod("other", pod or None, node_name="big")
         await harness.add_pod("p", pod or None)
@@ -92,7 +92,7 @@ def calls_of_scenario(pod: Json, node: Json) -> int:
         for kind, name, namespace in ((Pod, "p", "default"), (Node, "big", None)):
             sizes[kind] = len(codec.encode(listers.lister(kind).get(name, namespace)))
 
-    calls = count_calls(lambda: run_story(story))
+    calls = count_calls(lambda: run_steps(steps))
     assert max(sizes.values()) > 400_000, "the scheduler has not got the large object"
     return calls
 
@@ -160,11 +160,11 @@ def test_a_large_object_that_a_pod_needs_takes_less_than_one_loop_iteration(
 ) -> None:
     calls: list[int] = []
 
-    async def story(harness: HostileObjectHarness) -> None:
+    async def steps(harness: HostileObjectHarness) -> None:
         await furnish(harness)
         await attempt(harness, kind, {})
         plain = await counted(attempt(harness, kind, {}))
         calls.append(await counted(attempt(harness, kind, content)) - plain)
 
-    run_story(story)
+    run_steps(steps)
     assert calls[0] < MOST_CALLS

@@ -16,7 +16,7 @@ import pytest
 
 from kubesched.framework import FitError
 from kubesched.scheduler.cycles.attempt import Attempt
-from tests.scheduler.hostile_object_harness import HostileObjectHarness, run_story
+from tests.scheduler.hostile_object_harness import HostileObjectHarness, run_steps
 
 Json = dict[str, Any]
 
@@ -147,7 +147,7 @@ def tag_of(harness: HostileObjectHarness) -> str:
 
 @pytest.mark.parametrize("lie", LARGE.values(), ids=LARGE)
 def test_no_part_of_a_large_pod_stays_in_memory(lie: Callable[[str], Json]) -> None:
-    async def story(harness: HostileObjectHarness) -> None:
+    async def steps(harness: HostileObjectHarness) -> None:
         await come_and_go(harness, lie)
         gc.collect()
         tracemalloc.start()
@@ -159,7 +159,7 @@ def test_no_part_of_a_large_pod_stays_in_memory(lie: Callable[[str], Json]) -> N
             tracemalloc.stop()
         assert kept <= KEPT_BYTES, kept
 
-    run_story(story)
+    run_steps(steps)
 
 
 LAST = 25_000  # items; a pod with them takes two megabytes or more
@@ -169,7 +169,7 @@ LAST = 25_000  # items; a pod with them takes two megabytes or more
 def test_the_last_large_pod_does_not_stay_until_the_next_one(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def story(harness: HostileObjectHarness) -> None:
+    async def steps(harness: HostileObjectHarness) -> None:
         await come_and_go(harness, LARGE[kind])
         monkeypatch.setattr(f"{__name__}.ITEMS", LAST)
         gc.collect()
@@ -188,7 +188,7 @@ def test_the_last_large_pod_does_not_stay_until_the_next_one(
         assert alive > 2_000_000
         assert kept <= KEPT_BYTES, kept
 
-    run_story(story)
+    run_steps(steps)
 
 
 HOPELESS: dict[str, Json] = {
@@ -214,7 +214,7 @@ def test_a_failed_attempt_leaves_no_cycle(lie: Json) -> None:
     attempts: list[int] = []
     left: list[object] = []
 
-    async def story(harness: HostileObjectHarness) -> None:
+    async def steps(harness: HostileObjectHarness) -> None:
         await harness.add_pod("p", lie)
         await asyncio.sleep(3)
         queued = harness.scheduler.queue.get_pod("p", "default")
@@ -231,7 +231,7 @@ def test_a_failed_attempt_leaves_no_cycle(lie: Json) -> None:
     others = set(map(id, earlier))
     gc.disable()
     try:
-        run_story(story)
+        run_steps(steps)
     finally:
         gc.enable()
     assert attempts[0] > 0

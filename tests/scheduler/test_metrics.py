@@ -87,11 +87,11 @@ def pod(name: str, **wishes: Any) -> Pod:
     return make_pod(name, images=["registry.example/app:v1"], **wishes)
 
 
-def run(story: Callable[[Run], Awaitable[None]], *plugins: type[Plugin]) -> Run:
+def run(steps: Callable[[Run], Awaitable[None]], *plugins: type[Plugin]) -> Run:
     async def main() -> Run:
         made = Run(*plugins)
         async with running(made.scheduler):
-            await story(made)
+            await steps(made)
             await made.clock.sleep(SECOND)
         return made
 
@@ -99,7 +99,7 @@ def run(story: Callable[[Run], Awaitable[None]], *plugins: type[Plugin]) -> Run:
     return finished
 
 
-async def recorded_story(run: Run) -> None:
+async def recorded_steps(run: Run) -> None:
     """Create nodes and four pods: one fits, one is too large, one is gated, one matches no node."""
     await run.add(*(make_node(f"node-{number}", pods=10) for number in range(20)))
     await run.add(
@@ -140,7 +140,7 @@ def bounds(page: str) -> dict[str, list[str]]:
 
 
 def test_a_run_shows_the_series_that_the_reference_recorded(goldens: Path) -> None:
-    page = run(recorded_story).page()
+    page = run(recorded_steps).page()
     recorded = (goldens / "api/metrics.txt").read_text()
     ours, theirs = families(page), families(recorded)
     assert theirs.keys() - ours.keys() == ABSENT
@@ -154,7 +154,7 @@ def test_a_run_shows_the_series_that_the_reference_recorded(goldens: Path) -> No
 
 
 def test_attempts_by_result() -> None:
-    finished = run(recorded_story)
+    finished = run(recorded_steps)
     attempts = "scheduler_schedule_attempts_total"
     assert finished.value(f'{attempts}{{{PROFILE},result="scheduled"}}') == 61
     assert finished.value(f'{attempts}{{{PROFILE},result="unschedulable"}}') == 2
@@ -168,7 +168,7 @@ def test_attempts_by_result() -> None:
 
 
 def test_a_failed_binding_is_an_error_and_counts_as_an_attempt_more() -> None:
-    async def story(run: Run) -> None:
+    async def steps(run: Run) -> None:
         await run.add(make_node("n"))
         refusal = ApiError(ApiStatus(code=500, reason="InternalError", message="no"))
         run.fault = Fault(error=refusal)
@@ -177,7 +177,7 @@ def test_a_failed_binding_is_an_error_and_counts_as_an_attempt_more() -> None:
         run.fault = None
         await run.clock.sleep(20 * SECOND)
 
-    finished = run(story)
+    finished = run(steps)
     attempts = "scheduler_schedule_attempts_total"
     assert finished.value(f'{attempts}{{{PROFILE},result="error"}}') == 1
     assert finished.value(f'{attempts}{{{PROFILE},result="scheduled"}}') == 1
@@ -189,11 +189,11 @@ def test_a_failed_binding_is_an_error_and_counts_as_an_attempt_more() -> None:
 
 
 def test_every_point_of_an_attempt_is_timed_once() -> None:
-    async def story(run: Run) -> None:
+    async def steps(run: Run) -> None:
         await run.add(*(make_node(f"n{number}") for number in range(3)))
         await run.add(pod("p"))
 
-    finished = run(story)
+    finished = run(steps)
     point = "scheduler_framework_extension_point_duration_seconds_count"
     for name, status in {
         "PreEnqueue": "Success",
@@ -213,14 +213,14 @@ def test_every_point_of_an_attempt_is_timed_once() -> None:
 
 
 def test_evaluations_count_the_nodes_that_a_plugin_evaluated() -> None:
-    async def story(run: Run) -> None:
+    async def steps(run: Run) -> None:
         await run.add(
             *(make_node(f"n{number}") for number in range(9)),
             make_node("tainted", unschedulable=True),
         )
         await run.add(pod("p", requests={"cpu": "100m"}))
 
-    finished = run(story)
+    finished = run(steps)
 
     def evaluations(point: str, plugin: str) -> float:
         labels = f'extension_point="{point}",plugin="{plugin}",{PROFILE}'
@@ -236,7 +236,7 @@ def test_evaluations_count_the_nodes_that_a_plugin_evaluated() -> None:
 
 
 def test_equal_pods_are_placed_from_cached_answers() -> None:
-    finished = run(recorded_story)
+    finished = run(recorded_steps)
     used = finished.value(
         'scheduler_batch_attempts_total{profile="default-scheduler",result="hint_used"}'
     )
@@ -246,18 +246,18 @@ def test_equal_pods_are_placed_from_cached_answers() -> None:
 def test_waiting_on_permit_is_timed_by_its_outcome() -> None:
     impatient = plugin_class("Impatient", permit=lambda *_: Wait(3 * SECOND))
 
-    async def story(run: Run) -> None:
+    async def steps(run: Run) -> None:
         await run.add(make_node("n"), pod("p"))
         await run.clock.sleep(4 * SECOND)
 
-    finished = run(story, impatient)
+    finished = run(steps, impatient)
     waited = "scheduler_permit_wait_duration_seconds"
     assert finished.value(f'{waited}_count{{result="Unschedulable"}}') >= 1
     assert finished.value(f'{waited}_sum{{result="Unschedulable"}}') == pytest.approx(3, abs=0.1)
 
 
 def test_handled_events_are_counted_by_their_label() -> None:
-    finished = run(recorded_story)
+    finished = run(recorded_steps)
     handled = "scheduler_event_handling_duration_seconds_count"
     assert finished.value(f'{handled}{{event="NodeAdd"}}') == 20
     assert finished.value(f'{handled}{{event="UnschedulablePodAdd"}}') == 64
@@ -268,23 +268,23 @@ def test_handled_events_are_counted_by_their_label() -> None:
 
 
 def test_the_size_of_the_cache_is_what_it_is_when_read() -> None:
-    async def story(run: Run) -> None:
-        await recorded_story(run)
+    async def steps(run: Run) -> None:
+        await recorded_steps(run)
         assert run.value('scheduler_cache_size{type="pods"}') == 1
         await run.clock.sleep(SECOND)
         assert run.value('scheduler_cache_size{type="pods"}') == 61
         assert run.value('scheduler_cache_size{type="nodes"}') == 20
         assert run.value('scheduler_cache_size{type="assumed_pods"}') == 0
 
-    run(story)
+    run(steps)
 
 
 def test_about_one_attempt_in_ten_times_its_plugins() -> None:
-    async def story(run: Run) -> None:
+    async def steps(run: Run) -> None:
         await run.add(*(make_node(f"n{number}", pods=500) for number in range(2)))
         await run.add(*(pod(f"p{number}") for number in range(300)))
 
-    finished = run(story)
+    finished = run(steps)
     labels = 'extension_point="PreFilter",plugin="NodeResourcesFit",status="Success"'
     sampled = finished.value(f"scheduler_plugin_execution_duration_seconds_count{{{labels}}}")
     assert 10 <= sampled <= 60

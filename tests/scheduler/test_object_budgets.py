@@ -16,7 +16,7 @@ import pytest
 from tests.cluster.apiserver.largest_objects import fillable_fields
 from tests.counted_calls import Growth, counted
 from tests.fuzz.service import KINDS
-from tests.scheduler.hostile_object_harness import GROUPS, HostileObjectHarness, run_story
+from tests.scheduler.hostile_object_harness import GROUPS, HostileObjectHarness, run_steps
 
 Json = dict[str, Any]
 
@@ -207,7 +207,7 @@ async def attempt(harness: HostileObjectHarness, kind: str, lie: Json) -> None:
 def test_every_list_of_every_kind_costs_no_more_than_its_items(kind: str) -> None:
     resource = KINDS[kind]
 
-    async def story(harness: HostileObjectHarness) -> None:
+    async def steps(harness: HostileObjectHarness) -> None:
         await furnish(harness)
         for place in fillable_fields(resource):
 
@@ -225,4 +225,4 @@ def test_every_list_of_every_kind_costs_no_more_than_its_items(kind: str) -> Non
             assert growth.among_many <= 1.5 * max(0, growth.among_few) + 20, (str(place), growth)
             assert growth.among_many <= CALLS_PER_ITEM, (str(place), growth)
 
-    run_story(story, gates_of(kind))
+    run_steps(steps, gates_of(kind))

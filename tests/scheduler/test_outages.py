@@ -129,14 +129,14 @@ class SchedulerOutageHarness:
         assert queue.pending_pods()[0] == []
 
 
-def run_story(story: Callable[[SchedulerOutageHarness], Awaitable[None]]) -> None:
+def run_steps(steps: Callable[[SchedulerOutageHarness], Awaitable[None]]) -> None:
     async def main() -> None:
         harness = SchedulerOutageHarness()
         for number in range(4):
             await harness.create(make_node(f"n{number}", cpu="8"))
         counting = asyncio.create_task(harness.count_bindings())
         async with running(harness.scheduler):
-            await story(harness)
+            await steps(harness)
         counting.cancel()
         await asyncio.gather(counting, return_exceptions=True)
 
@@ -242,7 +242,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_the_process_recovers_soon_afterwards(case: Case, caplog: pytest.LogCaptureFixture) -> None:
-    async def story(harness: SchedulerOutageHarness) -> None:
+    async def steps(harness: SchedulerOutageHarness) -> None:
         await harness.create_pods("before")
         await harness.until_bound(EACH, 10)
         await asyncio.sleep(1)
@@ -264,19 +264,19 @@ def test_the_process_recovers_soon_afterwards(case: Case, caplog: pytest.LogCapt
         await harness.check(3 * EACH)
 
     with caplog.at_level(logging.INFO):
-        run_story(story)
+        run_steps(steps)
     assert len(caplog.records) < 12 * INFORMERS + 20 * EACH
 
 
 def test_frames_may_be_cut_anywhere() -> None:
-    async def story(harness: SchedulerOutageHarness) -> None:
+    async def steps(harness: SchedulerOutageHarness) -> None:
         harness.network.chunk_size = 7
         await harness.create_pods("p")
         await harness.until_bound(EACH, 30)
         await asyncio.sleep(60)
         await harness.check(EACH)
 
-    run_story(story)
+    run_steps(steps)
 
 
 PAGES = {
@@ -314,7 +314,7 @@ def test_a_list_whose_pages_expire_is_requested_in_one_piece(metadata: dict[str,
 
 
 def test_an_expired_version_leads_to_a_new_list_at_once() -> None:
-    async def story(harness: SchedulerOutageHarness) -> None:
+    async def steps(harness: SchedulerOutageHarness) -> None:
         await harness.create_pods("before")
         await harness.until_bound(EACH, 10)
         await harness.create_pods("more")
@@ -339,7 +339,7 @@ def test_an_expired_version_leads_to_a_new_list_at_once() -> None:
         assert "sendInitialEvents=true" in nodes[-1]
         assert harness.scheduler.informers.lister(Node).get("late") is not None
 
-    run_story(story)
+    run_steps(steps)
 
 
 EVENTS = {
@@ -352,7 +352,7 @@ EVENTS = {
 
 @pytest.mark.parametrize("trouble", EVENTS.values(), ids=EVENTS)
 def test_events_that_cannot_be_sent_hold_up_no_binding(trouble: Trouble) -> None:
-    async def story(harness: SchedulerOutageHarness) -> None:
+    async def steps(harness: SchedulerOutageHarness) -> None:
         harness.network.trouble = lambda request: trouble if "/events" in request.target else None
         began_ns = harness.clock.monotonic_ns()
         for batch in range(10):
@@ -362,13 +362,13 @@ def test_events_that_cannot_be_sent_hold_up_no_binding(trouble: Trouble) -> None
         await asyncio.sleep(5)
         await harness.check(10 * EACH)
 
-    run_story(story)
+    run_steps(steps)
 
 
 def test_recorded_events_are_sent_before_the_scheduler_ends() -> None:
     seen: list[int] = []
 
-    async def story(harness: SchedulerOutageHarness) -> None:
+    async def steps(harness: SchedulerOutageHarness) -> None:
         for batch in range(10):
             await harness.create_pods(f"p{batch}-")
         await harness.until_bound(10 * EACH, 5)
@@ -377,5 +377,5 @@ def test_recorded_events_are_sent_before_the_scheduler_ends() -> None:
         await asyncio.sleep(5)
         seen.append(len((await harness.calm.list(Event)).items))
 
-    run_story(story)
+    run_steps(steps)
     assert seen[-1] == 10 * EACH

@@ -23,7 +23,7 @@ Json = dict[str, Any]
 
 
 def test_the_extender_responds_over_the_network_and_records_calls() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with (
             FakeExtender(bind=lambda arguments: {"Error": arguments["PodName"]}) as extender,
             ClientSession() as session,
@@ -41,11 +41,11 @@ def test_the_extender_responds_over_the_network_and_records_calls() -> None:
             )
             assert call.headers["Content-Type"] == "application/json"
 
-    asyncio.run(story())
+    asyncio.run(steps())
 
 
 def test_the_extender_responds_through_its_transport() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         extender = FakeExtender(filter=lambda _: {"NodeNames": []})
         transport = extender.transport(extender.settings("/x"))
         answer = await transport.send(OutgoingRequest("POST", "/filter", b"{}"))
@@ -54,7 +54,7 @@ def test_the_extender_responds_through_its_transport() -> None:
         with pytest.raises(TransportError):
             await transport.send(OutgoingRequest("POST", "/filter", b"{}"))
 
-    virtual_loop.run(story)
+    virtual_loop.run(steps)
 
 
 def test_filters_and_scores_answer_in_the_form_of_the_call() -> None:

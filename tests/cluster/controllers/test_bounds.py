@@ -29,7 +29,7 @@ from kubesched.foundation.util import virtual_loop
 from kubesched.foundation.util.clock import MICROSECOND, ManualClock, current_clock
 from kubesched.foundation.util.components import running
 from tests.cluster.controllers.test_devices import DRIVER, equip
-from tests.cluster.controllers.test_volumes import story
+from tests.cluster.controllers.test_volumes import run_on_cluster
 from tests.cluster.controllers.workloads import Workloads, workload
 
 Json = dict[str, Any]
@@ -186,7 +186,7 @@ def test_a_node_with_too_many_devices_publishes_none(groups: list[Json]) -> None
         await equip(harness, "n0", {"driver": DRIVER, "count": 1})
         assert len(await harness.all(ResourceSlice)) == 1
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_the_oldest_of_too_many_ended_pods_go() -> None:
@@ -256,7 +256,7 @@ def test_an_owner_whose_selector_misses_its_template_is_refused(
         with pytest.raises(ApiError, match="`selector` does not match template `labels`"):
             await harness.create(kind, document)
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_a_replication_controller_needs_a_selector_and_a_template() -> None:
@@ -266,4 +266,4 @@ def test_a_replication_controller_needs_a_selector_and_a_template() -> None:
         text = "[spec.selector: Required value, spec.template: Required value]"
         assert str(refused.value).endswith(text)
 
-    story(test)
+    run_on_cluster(test)

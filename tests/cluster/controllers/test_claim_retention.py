@@ -26,7 +26,7 @@ PLAIN_SET = ("StatefulSet", "db", None, None)
 FORMER_SET = ("StatefulSet", "db", True, True, "11111111-1111-1111-1111-111111111111")
 
 
-def story(test: Callable[[Workloads], Awaitable[None]]) -> None:
+def run_on_cluster(test: Callable[[Workloads], Awaitable[None]]) -> None:
     async def main() -> None:
         async with workloads() as harness:
             await test(harness)
@@ -105,7 +105,7 @@ def test_the_owners_of_a_claim_follow_the_policy_beside_those_of_others(case: Ca
         await harness.clock.sleep(50_000_000)
         assert owners(harness, "data-db-1") == case.after
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_scaling_down_retains_claims_of_other_controllers() -> None:
@@ -120,7 +120,7 @@ def test_scaling_down_retains_claims_of_other_controllers() -> None:
         assert await claims(harness) == ["data-db-1"]
         assert owners(harness, "data-db-1") == [CONTROLLER]
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_a_pod_waits_until_the_claim_of_its_predecessor_is_deleted() -> None:
@@ -141,7 +141,7 @@ def test_a_pod_waits_until_the_claim_of_its_predecessor_is_deleted() -> None:
         assert sorted(pod.metadata.name for pod in await harness.pods()) == ["db-0", "db-1"]
         assert (await harness.get(PersistentVolumeClaim, "data-db-1")).metadata.uid != old.uid
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_a_set_adopts_only_pods_that_have_one_of_its_names() -> None:
@@ -154,4 +154,4 @@ def test_a_set_adopts_only_pods_that_have_one_of_its_names() -> None:
         assert "ownerReferences" not in harness.document(Pod, "stranger")["metadata"]
         assert harness.document(StatefulSet, "db")["status"]["replicas"] == 1
 
-    story(test)
+    run_on_cluster(test)

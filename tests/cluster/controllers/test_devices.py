@@ -14,7 +14,7 @@ from kubesched.api import (
     ResourceSlice,
 )
 from kubesched.cluster.controllers.device_driver import DEVICES
-from tests.cluster.controllers.test_volumes import story
+from tests.cluster.controllers.test_volumes import run_on_cluster
 from tests.cluster.controllers.workloads import Workloads
 
 Json = dict[str, Any]
@@ -75,7 +75,7 @@ def test_a_node_publishes_its_devices_and_takes_them_along() -> None:
         await harness.settle(1)
         assert await harness.all(ResourceSlice) == []
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_devices_of_claim_templates_are_allocated_and_released() -> None:
@@ -94,7 +94,7 @@ def test_devices_of_claim_templates_are_allocated_and_released() -> None:
         await harness.settle(10)
         assert await harness.all(ResourceClaim) == []
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_a_device_is_allocated_whole_or_in_partitions() -> None:
@@ -113,7 +113,7 @@ def test_a_device_is_allocated_whole_or_in_partitions() -> None:
         await harness.settle(60)
         assert await nodes(harness) == {"w": "n0"}
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_an_invalid_device_annotation_is_reported_and_publishes_no_slice() -> None:
@@ -121,4 +121,4 @@ def test_an_invalid_device_annotation_is_reported_and_publishes_no_slice() -> No
         await equip(harness, "n0", {"driver": DRIVER, "cuont": 3})
         assert await harness.all(ResourceSlice) == []
 
-    story(test)
+    run_on_cluster(test)

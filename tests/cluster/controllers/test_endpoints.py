@@ -14,7 +14,7 @@ from tests.cluster.controllers.workloads import Workloads, workloads
 Json = dict[str, Any]
 
 
-def story(test: Callable[[Workloads], Awaitable[None]], nodes: int = 1) -> None:
+def run_on_cluster(test: Callable[[Workloads], Awaitable[None]], nodes: int = 1) -> None:
     async def main() -> None:
         async with workloads(nodes) as harness:
             await test(harness)
@@ -79,7 +79,7 @@ def test_a_target_port_with_a_name_is_looked_up_in_each_pod() -> None:
             ([second], [{"name": "http", "port": 3001, "protocol": "TCP"}]),
         ]
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_a_port_of_another_protocol_does_not_match() -> None:
@@ -89,7 +89,7 @@ def test_a_port_of_another_protocol_does_not_match() -> None:
         assert contents(await slices(harness)) == [([], [address])]
         assert harness.document(ENDPOINTS, "web").get("subsets", []) == []
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_a_service_without_pods_has_a_slice_without_ports() -> None:
@@ -104,7 +104,7 @@ def test_a_service_without_pods_has_a_slice_without_ports() -> None:
         await harness.settle(40)
         assert contents(await slices(harness)) == [([], [])]
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_endpoints_stay_in_their_slice_when_others_come_and_go() -> None:
@@ -134,7 +134,7 @@ def test_endpoints_stay_in_their_slice_when_others_come_and_go() -> None:
         await harness.settle(40)
         assert await places() == {name: before[name] for name in pods[1:]}
 
-    story(test, nodes=2)
+    run_on_cluster(test, nodes=2)
 
 
 def test_labels_follow_the_service_and_a_headless_one_is_marked() -> None:
@@ -156,7 +156,7 @@ def test_labels_follow_the_service_and_a_headless_one_is_marked() -> None:
         labels = harness.document(ENDPOINTS, "web")["metadata"]["labels"]
         assert labels == {"x": "y", **by_endpoints}
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_a_host_name_needs_the_service_as_its_subdomain() -> None:
@@ -167,7 +167,7 @@ def test_a_host_name_needs_the_service_as_its_subdomain() -> None:
         (each,) = await slices(harness)
         assert [endpoint.get("hostname") for endpoint in each["endpoints"]] == ["one", None]
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_endpoints_of_a_service_are_deleted_with_it() -> None:
@@ -180,7 +180,7 @@ def test_endpoints_of_a_service_are_deleted_with_it() -> None:
         assert left == ["of-nobody"]
         assert await slices(harness) == []
 
-    story(test)
+    run_on_cluster(test)
 
 
 OWN: Json = {
@@ -225,7 +225,7 @@ def test_endpoints_that_a_client_writes_are_mirrored() -> None:
         assert await harness.all(ENDPOINTS) == []
         assert await slices(harness) == []
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_endpoints_that_are_not_to_be_mirrored_are_not() -> None:
@@ -243,4 +243,4 @@ def test_endpoints_that_are_not_to_be_mirrored_are_not() -> None:
             {**OWN["subsets"][0], "ports": [{"name": "http", "port": 80, "protocol": "TCP"}]}
         ]
 
-    story(test)
+    run_on_cluster(test)

@@ -13,7 +13,7 @@ from kubesched.foundation.util.virtual_loop import run
 from tests.cluster.controllers.workloads import Workloads, workload, workloads
 
 
-def story(test: Callable[[Workloads], Awaitable[None]]) -> None:
+def run_on_cluster(test: Callable[[Workloads], Awaitable[None]]) -> None:
     async def main() -> None:
         async with workloads() as harness:
             await test(harness)
@@ -53,7 +53,7 @@ def test_a_budget_is_used_up_at_once_and_refilled_when_the_pod_is_replaced() -> 
         await harness.settle(5)
         evict(harness, second)  # another pod has taken the place of the first
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_an_eviction_without_a_deletion_is_returned_to_the_budget() -> None:
@@ -69,7 +69,7 @@ def test_an_eviction_without_a_deletion_is_returned_to_the_budget() -> None:
         status = harness.document(PodDisruptionBudget, "b")["status"]
         assert (status["disruptionsAllowed"], status.get("disruptedPods", {})) == (1, {})
 
-    story(test)
+    run_on_cluster(test)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_unready_pods_are_evicted_by_the_policy_of_the_budget(
             with pytest.raises(ApiError):
                 evict(harness, unready)
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_a_pod_of_two_budgets_is_not_evicted() -> None:
@@ -120,4 +120,4 @@ def test_a_pod_of_two_budgets_is_not_evicted() -> None:
         with pytest.raises(ApiError, match="more than one PodDisruptionBudget"):
             evict(harness, pod)
 
-    story(test)
+    run_on_cluster(test)

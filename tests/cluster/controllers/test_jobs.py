@@ -18,7 +18,7 @@ from tests.cluster.controllers.workloads import Workloads, workloads
 Json = dict[str, Any]
 
 
-def story(test: Callable[[Workloads], Awaitable[None]]) -> None:
+def run_on_cluster(test: Callable[[Workloads], Awaitable[None]]) -> None:
     async def main() -> None:
         async with workloads() as harness:
             await test(harness)
@@ -55,7 +55,7 @@ def test_literal_commands_decide_how_a_job_ends() -> None:
         assert ended.exit_code == 3
         assert pod.metadata.finalizers == ()
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_failures_are_retried_after_longer_and_longer_pauses() -> None:
@@ -72,7 +72,7 @@ def test_failures_are_retried_after_longer_and_longer_pauses() -> None:
         assert 28 <= changes[1] <= 34  # 10 s, then 20 s
         assert "Failed" in await conditions(harness)
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_rules_define_which_failures_end_a_job_and_which_do_not_count() -> None:
@@ -105,7 +105,7 @@ def test_rules_define_which_failures_end_a_job_and_which_do_not_count() -> None:
             "index 0"
         )
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_an_indexed_job_completes_by_its_success_policy() -> None:
@@ -131,7 +131,7 @@ def test_an_indexed_job_completes_by_its_success_policy() -> None:
         }
         assert await harness.pods(lambda pod: pod.status.phase == "Running") == []
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_failed_indexes_do_not_stop_a_job_up_to_a_limit() -> None:
@@ -153,7 +153,7 @@ def test_failed_indexes_do_not_stop_a_job_up_to_a_limit() -> None:
         }
         assert counts == {"0", "1"}
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_a_deadline_ends_a_job_and_its_pods() -> None:
@@ -166,7 +166,7 @@ def test_a_deadline_ends_a_job_and_its_pods() -> None:
         }
         assert await harness.pods(lambda pod: pod.status.phase == "Running") == []
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_a_suspended_job_has_no_pods_and_restarts_when_resumed() -> None:
@@ -184,7 +184,7 @@ def test_a_suspended_job_has_no_pods_and_restarts_when_resumed() -> None:
         assert await harness.pods() == []
         assert (await harness.get(Job, "j")).status.start_time is None
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_a_job_of_another_owner_is_not_changed_and_an_old_one_is_deleted() -> None:
@@ -202,7 +202,7 @@ def test_a_job_of_another_owner_is_not_changed_and_an_old_one_is_deleted() -> No
             await harness.get(Job, "old")
         assert await harness.pods() == []
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_pods_are_replaced_after_their_end_by_policy() -> None:
@@ -221,7 +221,7 @@ def test_pods_are_replaced_after_their_end_by_policy() -> None:
         assert other.metadata.uid != pod.metadata.uid
         assert (await harness.get(Job, "j")).status.failed == 1
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_completed_job_pods_are_counted_once_despite_lost_responses() -> None:
@@ -232,7 +232,7 @@ def test_completed_job_pods_are_counted_once_despite_lost_responses() -> None:
         assert (status.succeeded, status.failed) == (30, 0)
         assert len(await harness.pods()) == 30
 
-    story(test)
+    run_on_cluster(test)
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_a_cron_job_creates_jobs_and_retains_a_limited_history() -> None:
         await harness.settle(180)
         assert {each.metadata.name for each in await harness.all(Job)} == before
 
-    story(test)
+    run_on_cluster(test)
 
 
 @pytest.mark.parametrize(("policy", "most"), [("Allow", 4), ("Forbid", 1), ("Replace", 1)])
@@ -286,7 +286,7 @@ def test_jobs_that_overlap_follow_the_concurrency_policy(policy: str, most: int)
         newest = max(each.metadata.creation_timestamp or "" for each in jobs)
         assert newest[:16] == ("2026-01-01T00:01" if policy == "Forbid" else "2026-01-01T00:04")
 
-    story(test)
+    run_on_cluster(test)
 
 
 @pytest.mark.parametrize(

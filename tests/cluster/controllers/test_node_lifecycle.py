@@ -15,7 +15,7 @@ from tests.cluster.controllers.workloads import Workloads, workload, workloads
 UNREACHABLE = "node.kubernetes.io/unreachable"
 
 
-def story(
+def run_on_cluster(
     test: Callable[[Workloads], Awaitable[None]], nodes: int = 2, *, heartbeats: bool = False
 ) -> None:
     async def main() -> None:
@@ -74,7 +74,7 @@ def test_a_node_without_heartbeats_is_unreachable_and_ready_after_the_next_heart
         (pod,) = await harness.pods()
         assert {each.type: each.status for each in pod.status.conditions}["Ready"] == "True"
 
-    story(test, heartbeats=heartbeats)
+    run_on_cluster(test, heartbeats=heartbeats)
 
 
 def test_heartbeats_renew_a_lease_that_is_deleted_with_its_node() -> None:
@@ -90,7 +90,7 @@ def test_heartbeats_renew_a_lease_that_is_deleted_with_its_node() -> None:
         await harness.settle(11)
         assert [lease.metadata.name for lease in await harness.all(Lease)] == ["n1"]
 
-    story(test, heartbeats=True)
+    run_on_cluster(test, heartbeats=True)
 
 
 def test_pods_of_a_stopped_node_do_nothing() -> None:
@@ -117,7 +117,7 @@ def test_pods_of_a_stopped_node_do_nothing() -> None:
         phases = {pod.metadata.name: pod.status.phase for pod in await harness.pods()}
         assert phases == {"q": "Succeeded", "r": "Running"}
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_pods_of_a_silent_node_are_evicted_and_replaced_when_they_no_longer_tolerate_it() -> None:
@@ -140,7 +140,7 @@ def test_pods_of_a_silent_node_are_evicted_and_replaced_when_they_no_longer_tole
         await harness.settle()
         assert {pod.spec.node_name for pod in await harness.pods()} == {"n1"}
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_no_execute_taints_evict_by_the_shortest_toleration() -> None:
@@ -170,7 +170,7 @@ def test_no_execute_taints_evict_by_the_shortest_toleration() -> None:
         await harness.settle(30)
         assert await names() == {"elsewhere", "ever"}
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_removing_a_taint_cancels_an_eviction() -> None:
@@ -189,7 +189,7 @@ def test_removing_a_taint_cancels_an_eviction() -> None:
         await harness.settle(10)
         assert await harness.pods() == []
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_conditions_and_cordons_have_their_taints() -> None:
@@ -217,7 +217,7 @@ def test_conditions_and_cordons_have_their_taints() -> None:
         await harness.settle(1)
         assert taints(await harness.api.get(Node, "n0")) == {("mine", "NoSchedule")}
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_pods_of_a_deleted_node_are_deleted_after_a_quarantine() -> None:
@@ -236,7 +236,7 @@ def test_pods_of_a_deleted_node_are_deleted_after_a_quarantine() -> None:
         (target,) = [each for each in failed.status.conditions if each.type == "DisruptionTarget"]
         assert (failed.status.phase, target.reason) == ("Failed", "DeletionByPodGC")
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_terminating_pods_on_a_node_out_of_service_are_deleted() -> None:
@@ -255,4 +255,4 @@ def test_terminating_pods_on_a_node_out_of_service_are_deleted() -> None:
         await harness.settle(5)
         assert await harness.pods() == []
 
-    story(test)
+    run_on_cluster(test)

@@ -14,7 +14,7 @@ from tests.cluster.controllers.workloads import Workloads, workload, workloads
 Json = dict[str, Any]
 
 
-def story(test: Callable[[Workloads], Awaitable[None]]) -> None:
+def run_on_cluster(test: Callable[[Workloads], Awaitable[None]]) -> None:
     async def main() -> None:
         async with workloads() as harness:
             await test(harness)
@@ -63,7 +63,7 @@ def test_a_replica_set_adopts_pods_that_it_selects_and_releases_others() -> None
             len(await harness.pods(lambda each: owners(each) == ["web"])) == 2
         )  # one pod more than desired
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_a_replication_controller_makes_and_adopts_pods() -> None:
@@ -77,7 +77,7 @@ def test_a_replication_controller_makes_and_adopts_pods() -> None:
         assert (status.replicas, status.ready_replicas, status.observed_generation) == (2, 2, 1)
         assert owners(await harness.get(Pod, "orphan")) == ["old"]
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_a_deployment_adopts_the_replica_sets_of_one_that_was_orphaned() -> None:
@@ -97,7 +97,7 @@ def test_a_deployment_adopts_the_replica_sets_of_one_that_was_orphaned() -> None
         assert (adopted.metadata.uid, owners(adopted)) == (replica_set.metadata.uid, ["heir"])
         assert len(await harness.pods()) == 2
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_an_owner_deleted_in_the_foreground_waits_for_what_it_owns() -> None:
@@ -114,7 +114,7 @@ def test_an_owner_deleted_in_the_foreground_waits_for_what_it_owns() -> None:
         assert await harness.all(ReplicaSet) == []
         assert await harness.all(Deployment) == []
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_an_object_with_another_owner_survives_and_loses_the_reference() -> None:
@@ -144,7 +144,7 @@ def test_an_object_with_another_owner_survives_and_loses_the_reference() -> None
         await harness.settle(1)
         assert "shared" not in {each.metadata.name for each in await harness.all(ConfigMap)}
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_a_circle_of_owners_does_not_last() -> None:
@@ -167,7 +167,7 @@ def test_a_circle_of_owners_does_not_last() -> None:
         names = {each.metadata.name for each in await harness.all(ConfigMap)}
         assert not names & {"a", "b", "c"}
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_rejected_creations_are_shown_in_the_status() -> None:
@@ -186,7 +186,7 @@ def test_rejected_creations_are_shown_in_the_status() -> None:
         assert len(await harness.pods()) == 1
         assert "conditions" not in harness.document(ReplicaSet, "web")["status"]
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_rejected_creations_are_retried_with_backoff() -> None:
@@ -212,7 +212,7 @@ def test_rejected_creations_are_retried_with_backoff() -> None:
         assert len(set(said)) == len(said)
         assert 5 < len(said) < 30
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_a_namespace_gets_its_service_account_and_root_certificates() -> None:
@@ -233,4 +233,4 @@ def test_a_namespace_gets_its_service_account_and_root_certificates() -> None:
         except ApiError as error:
             raise AssertionError("no default account") from error
 
-    story(test)
+    run_on_cluster(test)

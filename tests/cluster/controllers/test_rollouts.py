@@ -13,7 +13,7 @@ from tests.cluster.controllers.workloads import Workloads, workload, workloads
 BAD = "webserver:404"
 
 
-def story(test: Callable[[Workloads], Awaitable[None]], nodes: int = 1) -> None:
+def run_on_cluster(test: Callable[[Workloads], Awaitable[None]], nodes: int = 1) -> None:
     async def main() -> None:
         async with workloads(nodes) as harness:
             await test(harness)
@@ -52,7 +52,7 @@ def test_a_change_of_size_in_the_middle_of_a_rollout_is_shared() -> None:
         # 33 may be there: 8 and 5 of 13 become 20 and 13.
         assert await sizes(harness) == {"nginx": 20, BAD: 13}
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_a_rollout_that_makes_no_progress_has_failed_until_it_does() -> None:
@@ -71,7 +71,7 @@ def test_a_rollout_that_makes_no_progress_has_failed_until_it_does() -> None:
         assert conditions(harness)["Progressing"] == ("True", "NewReplicaSetAvailable")
         assert await sizes(harness) == {"nginx": 2, BAD: 0}
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_recreate_waits_for_the_end_of_the_last_old_pod() -> None:
@@ -89,7 +89,7 @@ def test_recreate_waits_for_the_end_of_the_last_old_pod() -> None:
             assert len(images) <= 1
         assert images == {"nginx:2"}
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_a_daemon_set_rollback_retains_pods_that_already_match() -> None:
@@ -112,7 +112,7 @@ def test_a_daemon_set_rollback_retains_pods_that_already_match() -> None:
         marks = {pod.metadata.labels["controller-revision-hash"] for pod in after}
         assert len(marks) == 1
 
-    story(test, nodes=3)
+    run_on_cluster(test, nodes=3)
 
 
 def test_behavior_annotations_of_an_owner_apply_to_its_pods() -> None:
@@ -127,7 +127,7 @@ def test_behavior_annotations_of_an_owner_apply_to_its_pods() -> None:
         assert status.get("availableReplicas", 0) == 0
         assert (await harness.get(Pod, pod.metadata.name)).status.phase == "Running"
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_a_paused_deployment_is_scaled_without_a_rollout() -> None:
@@ -146,7 +146,7 @@ def test_a_paused_deployment_is_scaled_without_a_rollout() -> None:
         assert await sizes(harness) == {"nginx": 0, "nginx:2": 5}
         assert conditions(harness)["Progressing"] == ("True", "NewReplicaSetAvailable")
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_a_pause_in_the_middle_of_a_rollout_retains_both_versions() -> None:
@@ -168,7 +168,7 @@ def test_a_pause_in_the_middle_of_a_rollout_retains_both_versions() -> None:
         # 12 may be there: 4 and 2 of 6 become 8 and 4.
         assert await sizes(harness) == {"nginx": 8, BAD: 4}
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_a_set_that_becomes_the_newest_again_has_its_history() -> None:
@@ -188,4 +188,4 @@ def test_a_set_that_becomes_the_newest_again_has_its_history() -> None:
         }
         assert seen == {"nginx": ("5", "1,3"), "nginx:2": ("4", "2")}
 
-    story(test)
+    run_on_cluster(test)

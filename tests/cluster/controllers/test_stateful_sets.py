@@ -14,7 +14,7 @@ from tests.cluster.controllers.workloads import Workloads, workload, workloads
 Json = dict[str, Any]
 
 
-def story(test: Callable[[Workloads], Awaitable[None]]) -> None:
+def run_on_cluster(test: Callable[[Workloads], Awaitable[None]]) -> None:
     async def main() -> None:
         async with workloads() as harness:
             await test(harness)
@@ -62,7 +62,7 @@ def test_stateful_pods_are_created_in_order_with_stable_names() -> None:
         assert await names(harness) == everyone
         assert again["metadata"]["uid"] != pod["metadata"]["uid"]
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_a_smaller_set_loses_its_last_pods_and_a_parallel_one_is_there_at_once() -> None:
@@ -79,7 +79,7 @@ def test_a_smaller_set_loses_its_last_pods_and_a_parallel_one_is_there_at_once()
         await harness.settle(10)
         assert await names(harness) == ["db-0"]
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_a_huge_number_of_pods_is_not_planned_at_once() -> None:
@@ -92,7 +92,7 @@ def test_a_huge_number_of_pods_is_not_planned_at_once() -> None:
         await harness.settle(10)
         assert await names(harness) == [f"db-{number}" for number in range(5)]
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_an_unready_pod_holds_up_those_after_it() -> None:
@@ -104,7 +104,7 @@ def test_an_unready_pod_holds_up_those_after_it() -> None:
         await harness.settle(60)
         assert await names(harness) == ["db-0"]
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_a_new_version_takes_over_from_the_last_pod_down_to_the_partition() -> None:
@@ -135,7 +135,7 @@ def test_a_new_version_takes_over_from_the_last_pod_down_to_the_partition() -> N
         assert status["currentRevision"] == status["updateRevision"]
         assert status["currentReplicas"] == 3
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_on_delete_replaces_pods_only_after_their_deletion() -> None:
@@ -152,7 +152,7 @@ def test_on_delete_replaces_pods_only_after_their_deletion() -> None:
         images = {pod.metadata.name: pod.spec.containers[0].image for pod in await harness.pods()}
         assert images == {"db-0": "nginx:2", "db-1": "nginx"}
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_every_pod_has_its_claims_which_outlive_it() -> None:
@@ -175,7 +175,7 @@ def test_every_pod_has_its_claims_which_outlive_it() -> None:
         await harness.settle(10)
         assert len(await harness.all(PersistentVolumeClaim)) == 2
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_claims_are_deleted_with_pods_or_the_set_by_policy() -> None:
@@ -195,4 +195,4 @@ def test_claims_are_deleted_with_pods_or_the_set_by_policy() -> None:
         assert await harness.all(PersistentVolumeClaim) == []
         assert await harness.pods() == []
 
-    story(test)
+    run_on_cluster(test)

@@ -29,7 +29,7 @@ Json = dict[str, Any]
 ZONE = "topology.kubernetes.io/zone"
 
 
-def story(test: Callable[[Workloads], Awaitable[None]]) -> None:
+def run_on_cluster(test: Callable[[Workloads], Awaitable[None]]) -> None:
     """A whole cluster, with its scheduler."""
 
     async def main() -> None:
@@ -103,7 +103,7 @@ def test_a_claim_takes_the_smallest_volume_that_will_do() -> None:
         assert reference is not None
         assert (reference.name, reference.uid) == ("data", bound.metadata.uid)
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_a_volume_reserved_for_a_claim_is_bound_to_no_other() -> None:
@@ -126,7 +126,7 @@ def test_a_volume_reserved_for_a_claim_is_bound_to_no_other() -> None:
         await harness.settle(1)
         assert (await phases(harness))["mine"] == "Bound"
 
-    story(test)
+    run_on_cluster(test)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_a_claim_is_not_bound_to_a_volume_that_it_names_and_that_does_not_suit_i
         await harness.settle(1)
         assert await phases(harness) == {"data": "Pending", "named": "Available"}
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_an_immediate_class_provisions_and_reclaims_at_once() -> None:
@@ -164,7 +164,7 @@ def test_an_immediate_class_provisions_and_reclaims_at_once() -> None:
         await harness.settle(1)
         assert await phases(harness) == {}
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_the_default_class_waits_for_a_pod_and_a_node() -> None:
@@ -179,7 +179,7 @@ def test_the_default_class_waits_for_a_pod_and_a_node() -> None:
         assert held.spec.storage_class_name == "standard"
         assert held.status.phase == "Bound"
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_pods_return_to_the_topology_of_their_volumes() -> None:
@@ -200,7 +200,7 @@ def test_pods_return_to_the_topology_of_their_volumes() -> None:
         nodes = {each.metadata.name: each.spec.node_name for each in await harness.pods()}
         assert nodes == {"first": "n1", "second": "n1", "third": ""}
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_a_claim_whose_provisioning_fails_gets_no_volume() -> None:
@@ -213,7 +213,7 @@ def test_a_claim_whose_provisioning_fails_gets_no_volume() -> None:
         assert (await harness.get(Pod, "p")).spec.node_name == ""
         assert await phases(harness) == {"data": "Pending"}
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_volumes_and_claims_in_use_are_deleted_after_their_last_use() -> None:
@@ -230,7 +230,7 @@ def test_volumes_and_claims_in_use_are_deleted_after_their_last_use() -> None:
         await harness.settle(5)
         assert await phases(harness) == {}
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_a_pending_pod_does_not_protect_its_claim() -> None:
@@ -244,7 +244,7 @@ def test_a_pending_pod_does_not_protect_its_claim() -> None:
         with pytest.raises(ApiError, match="not found"):
             await harness.get(PersistentVolumeClaim, "data")
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_a_retained_volume_is_released_and_a_lost_one_is_missed() -> None:
@@ -259,7 +259,7 @@ def test_a_retained_volume_is_released_and_a_lost_one_is_missed() -> None:
         await harness.settle(1)
         assert (await phases(harness))["again"] == "Pending"
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_ephemeral_claims_come_and_go_with_their_pod() -> None:
@@ -278,7 +278,7 @@ def test_ephemeral_claims_come_and_go_with_their_pod() -> None:
             await harness.get(PersistentVolumeClaim, "p-scratch")
         assert await phases(harness) == {}
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_stateful_sets_run_on_claims_that_outlive_their_pods() -> None:
@@ -304,4 +304,4 @@ def test_stateful_sets_run_on_claims_that_outlive_their_pods() -> None:
         claims = await harness.all(PersistentVolumeClaim)
         assert {each.metadata.name: each.spec.volume_name for each in claims} == bound
 
-    story(test)
+    run_on_cluster(test)

@@ -89,7 +89,7 @@ def test_an_annotation_that_is_not_valid_is_reported_in_the_container(text: str)
 # Logs over the API, on virtual time
 
 
-def story(test: Callable[[Workloads, Any], Awaitable[None]]) -> None:
+def run_on_cluster(test: Callable[[Workloads, Any], Awaitable[None]]) -> None:
     async def main() -> None:
         async with workloads() as harness:
             service = ApiService(harness.api.store, harness.clock)
@@ -137,7 +137,7 @@ def test_the_log_of_a_container_is_its_annotation() -> None:
             "tailLines: 'x' is not a number of at least 0",
         )
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_lines_are_written_over_time_and_followed_to_the_end() -> None:
@@ -147,7 +147,7 @@ def test_lines_are_written_over_time_and_followed_to_the_end() -> None:
         assert await read("follow=true") == (200, "a\nb\nc\n")  # the pod ends before the last
         assert await read() == (200, "a\nb\nc\n")
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_each_container_has_a_log() -> None:
@@ -166,7 +166,7 @@ def test_each_container_has_a_log() -> None:
             'previous terminated container "c" in pod "p" not found',
         )
 
-    story(test)
+    run_on_cluster(test)
 
 
 def test_a_container_that_has_not_started_has_no_log() -> None:
@@ -181,4 +181,4 @@ def test_a_container_that_has_not_started_has_no_log() -> None:
         assert await read() == (200, "")
         assert (await read(name="none"))[0] == 404
 
-    story(test)
+    run_on_cluster(test)

@@ -54,18 +54,18 @@ class KubeletHarness:
 
 
 def scenario(
-    story: Callable[[KubeletHarness], Awaitable[None]], faults: Faults | None = None, **options: Any
+    steps: Callable[[KubeletHarness], Awaitable[None]], faults: Faults | None = None, **options: Any
 ) -> None:
     async def main() -> None:
         harness = KubeletHarness(faults, **options)
         async with running(harness.kubelet):
-            await story(harness)
+            await steps(harness)
 
     run(main())
 
 
 def test_a_bound_pod_starts_after_a_moment() -> None:
-    async def story(harness: KubeletHarness) -> None:
+    async def steps(harness: KubeletHarness) -> None:
         await harness.pod()
         await harness.after(0.09)
         assert (await harness.get()).status.phase == "Pending"
@@ -83,16 +83,16 @@ def test_a_bound_pod_starts_after_a_moment() -> None:
         assert (container.name, container.ready) == ("c", True)
         assert container.state.running is not None
 
-    scenario(story)
+    scenario(steps)
 
 
 def test_a_pod_without_a_node_is_not_changed() -> None:
-    async def story(harness: KubeletHarness) -> None:
+    async def steps(harness: KubeletHarness) -> None:
         await harness.pod(node="")
         await harness.after(100)
         assert (await harness.get()).status.phase == "Pending"
 
-    scenario(story)
+    scenario(steps)
 
 
 def test_pods_bound_before_the_start_are_run() -> None:
@@ -108,7 +108,7 @@ def test_pods_bound_before_the_start_are_run() -> None:
 
 @pytest.mark.parametrize("duration", ["90s", "1m30s", "90", "90.0"])
 def test_a_pod_with_a_duration_ends_after_it(duration: str) -> None:
-    async def story(harness: KubeletHarness) -> None:
+    async def steps(harness: KubeletHarness) -> None:
         await harness.pod(duration=duration)
         await harness.after(89)
         assert (await harness.get()).status.phase == "Running"
@@ -122,21 +122,21 @@ def test_a_pod_with_a_duration_ends_after_it(duration: str) -> None:
         ready = next(each for each in pod.status.conditions if each.type == "Ready")
         assert (ready.status, ready.reason) == ("False", "PodCompleted")
 
-    scenario(story)
+    scenario(steps)
 
 
 @pytest.mark.parametrize("duration", ["", "soon", "-", "nan", "inf"])
 def test_a_pod_without_a_readable_duration_runs_on(duration: str) -> None:
-    async def story(harness: KubeletHarness) -> None:
+    async def steps(harness: KubeletHarness) -> None:
         await harness.pod(duration=duration)
         await harness.after(10_000)
         assert (await harness.get()).status.phase == "Running"
 
-    scenario(story)
+    scenario(steps)
 
 
 def test_a_deleted_pod_is_removed_after_a_moment() -> None:
-    async def story(harness: KubeletHarness) -> None:
+    async def steps(harness: KubeletHarness) -> None:
         await harness.pod()
         await harness.after(1)
         await harness.api.delete(Pod, "p", "default")
@@ -145,11 +145,11 @@ def test_a_deleted_pod_is_removed_after_a_moment() -> None:
         await harness.after(0.2)
         assert await harness.names() == []
 
-    scenario(story)
+    scenario(steps)
 
 
 def test_a_slow_pod_is_removed_when_its_grace_period_ends() -> None:
-    async def story(harness: KubeletHarness) -> None:
+    async def steps(harness: KubeletHarness) -> None:
         await harness.pod(termination_grace_period_seconds=20)
         await harness.after(1)
         await harness.api.delete(Pod, "p", "default")
@@ -158,11 +158,11 @@ def test_a_slow_pod_is_removed_when_its_grace_period_ends() -> None:
         await harness.after(2)
         assert await harness.names() == []
 
-    scenario(story, stop_delay_ns=300 * SECOND)
+    scenario(steps, stop_delay_ns=300 * SECOND)
 
 
 def test_other_changes_do_not_delay_the_removal_of_a_pod() -> None:
-    async def story(harness: KubeletHarness) -> None:
+    async def steps(harness: KubeletHarness) -> None:
         await harness.pod()
         await harness.after(1)
         await harness.api.delete(Pod, "p", "default")
@@ -174,11 +174,11 @@ def test_other_changes_do_not_delay_the_removal_of_a_pod() -> None:
             await harness.api.patch(Pod, "p", "default", patch)
         assert number == 3
 
-    scenario(story)
+    scenario(steps)
 
 
 def test_a_pod_with_a_finalizer_stays_until_the_finalizer_is_removed() -> None:
-    async def story(harness: KubeletHarness) -> None:
+    async def steps(harness: KubeletHarness) -> None:
         await harness.pod()
         patch = {"metadata": {"finalizers": ["example.com/f"]}}
         await harness.api.patch(Pod, "p", "default", patch)
@@ -189,11 +189,11 @@ def test_a_pod_with_a_finalizer_stays_until_the_finalizer_is_removed() -> None:
         await harness.api.patch(Pod, "p", "default", patch)
         assert await harness.names() == []
 
-    scenario(story)
+    scenario(steps)
 
 
 def test_a_pod_of_the_same_name_begins_again() -> None:
-    async def story(harness: KubeletHarness) -> None:
+    async def steps(harness: KubeletHarness) -> None:
         await harness.pod(duration="10s")
         await harness.after(5)
         await harness.api.delete(Pod, "p", "default", grace_period_seconds=0)
@@ -203,11 +203,11 @@ def test_a_pod_of_the_same_name_begins_again() -> None:
         await harness.after(4)
         assert (await harness.get()).status.phase == "Succeeded"
 
-    scenario(story)
+    scenario(steps)
 
 
 def test_sidecars_run_and_other_init_containers_have_ended() -> None:
-    async def story(harness: KubeletHarness) -> None:
+    async def steps(harness: KubeletHarness) -> None:
         init = (
             Container(name="setup", image="x"),
             Container(name="sidecar", image="x", restart_policy="Always"),
@@ -218,22 +218,22 @@ def test_sidecars_run_and_other_init_containers_have_ended() -> None:
         assert setup.state.terminated is not None
         assert sidecar.state.running is not None
 
-    scenario(story)
+    scenario(steps)
 
 
 def test_a_pod_is_ready_only_when_its_gates_are_open() -> None:
-    async def story(harness: KubeletHarness) -> None:
+    async def steps(harness: KubeletHarness) -> None:
         await harness.pod(readiness_gates=(PodReadinessGate(condition_type="example.com/ok"),))
         await harness.after(1)
         conditions = (await harness.get()).status.conditions
         ready = next(each for each in conditions if each.type == "Ready")
         assert (ready.status, ready.reason) == ("False", "ReadinessGatesNotReady")
 
-    scenario(story)
+    scenario(steps)
 
 
 def test_nodes_have_one_address_and_pods_have_their_own() -> None:
-    async def story(harness: KubeletHarness) -> None:
+    async def steps(harness: KubeletHarness) -> None:
         for number in range(10):
             await harness.pod(f"p{number}", node=f"n{number % 2}")
         await harness.after(1)
@@ -242,7 +242,7 @@ def test_nodes_have_one_address_and_pods_have_their_own() -> None:
         assert len({(pod.spec.node_name, pod.status.host_ip) for pod in pods}) == 2
         assert len({pod.status.host_ip for pod in pods}) == 2
 
-    scenario(story)
+    scenario(steps)
 
 
 def test_failed_reports_and_broken_watches_are_retried() -> None:
@@ -252,28 +252,28 @@ def test_failed_reports_and_broken_watches_are_retried() -> None:
     def faults(verb: str, *request: Any) -> Fault | None:
         return Fault(error=broken) if rng.random() < 0.5 else None
 
-    async def story(harness: KubeletHarness) -> None:
+    async def steps(harness: KubeletHarness) -> None:
         for number in range(20):
             await harness.pod(f"p{number}", duration="5s")
         await harness.after(120)
         phases = {pod.status.phase for pod in (await harness.api.list(Pod)).items}
         assert phases == {"Succeeded"}
 
-    scenario(story, faults)
+    scenario(steps, faults)
 
 
 def test_a_slow_answer_for_one_pod_does_not_hold_up_others() -> None:
     def faults(verb: str, kind: str, namespace: str | None, name: str) -> Fault | None:
         return Fault(delay_ns=50 * SECOND) if (verb, name) == ("patch", "a") else None
 
-    async def story(harness: KubeletHarness) -> None:
+    async def steps(harness: KubeletHarness) -> None:
         await harness.pod("a")
         await harness.pod("b")
         await harness.after(1)
         assert (await harness.get("a")).status.phase == "Pending"
         assert (await harness.get("b")).status.phase == "Running"
 
-    scenario(story, faults)
+    scenario(steps, faults)
 
 
 def test_a_report_that_changes_nothing_is_not_made_again_and_again() -> None:
@@ -309,7 +309,7 @@ def test_the_kubelet_stops_at_once_while_it_waits() -> None:
 
 
 def test_many_pods_start_at_the_same_time() -> None:
-    async def story(harness: KubeletHarness) -> None:
+    async def steps(harness: KubeletHarness) -> None:
         for number in range(200):
             await harness.pod(f"p{number}")
         await harness.after(0.11)
@@ -317,7 +317,7 @@ def test_many_pods_start_at_the_same_time() -> None:
         assert phases == ["Running"] * 200
         assert harness.clock.monotonic_ns() == 110 * MILLISECOND
 
-    scenario(story)
+    scenario(steps)
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def ready(pod: Pod) -> str:
 
 
 def test_a_failing_container_is_restarted_after_longer_and_longer_pauses() -> None:
-    async def story(harness: KubeletHarness) -> None:
+    async def steps(harness: KubeletHarness) -> None:
         await make(harness, fail_after="1s", exit_code="9")
         counts = []
         for _ in range(120):
@@ -99,21 +99,21 @@ def test_a_failing_container_is_restarted_after_longer_and_longer_pauses() -> No
         assert (await harness.get()).status.phase == "Running"
         assert ready(await harness.get()) == "False"
 
-    scenario(story)
+    scenario(steps)
 
 
 @pytest.mark.parametrize(("policy", "phase"), [("Never", "Failed"), ("OnFailure", "Running")])
 def test_restart_policies_decide_what_a_failure_means(policy: str, phase: str) -> None:
-    async def story(harness: KubeletHarness) -> None:
+    async def steps(harness: KubeletHarness) -> None:
         await make(harness, policy, fail_after="2s")
         await harness.after(5)
         assert (await harness.get()).status.phase == phase
 
-    scenario(story)
+    scenario(steps)
 
 
 def test_starting_readiness_and_stopping_take_the_configured_times() -> None:
-    async def story(harness: KubeletHarness) -> None:
+    async def steps(harness: KubeletHarness) -> None:
         await make(harness, start_delay="5s", ready_delay="3s", stop_delay="7s")
         await harness.after(4.9)
         assert (await harness.get()).status.phase == "Pending"
@@ -128,14 +128,14 @@ def test_starting_readiness_and_stopping_take_the_configured_times() -> None:
         await harness.after(1)
         assert await harness.names() == []
 
-    scenario(story)
+    scenario(steps)
 
 
 @pytest.mark.parametrize(
     "image", ["invalid.registry.k8s.io/alpine:1", "webserver:404", "foo:non-existent"]
 )
 def test_a_pod_whose_image_cannot_be_pulled_stays_pending(image: str) -> None:
-    async def story(harness: KubeletHarness) -> None:
+    async def steps(harness: KubeletHarness) -> None:
         await harness.pod(containers=(Container(name="c", image=image),))
         await harness.after(5)
         pod = await harness.get()
@@ -144,11 +144,11 @@ def test_a_pod_whose_image_cannot_be_pulled_stays_pending(image: str) -> None:
         assert (pod.status.phase, waiting.reason) == ("Pending", "ErrImagePull")
         assert pod.status.observed_generation == pod.metadata.generation
 
-    scenario(story)
+    scenario(steps)
 
 
 def test_a_pod_whose_host_port_is_taken_is_refused() -> None:
-    async def story(harness: KubeletHarness) -> None:
+    async def steps(harness: KubeletHarness) -> None:
         ports = (ContainerPort(container_port=80, host_port=80),)
         containers = (Container(name="c", image="app", ports=ports),)
         await harness.pod("first", containers=containers)
@@ -165,11 +165,11 @@ def test_a_pod_whose_host_port_is_taken_is_refused() -> None:
         await harness.after(1)
         assert (await harness.get("third")).status.phase == "Running"
 
-    scenario(story)
+    scenario(steps)
 
 
 def test_readiness_gates_are_left_to_other_clients() -> None:
-    async def story(harness: KubeletHarness) -> None:
+    async def steps(harness: KubeletHarness) -> None:
         from kubesched.api import PodReadinessGate
 
         await harness.pod(readiness_gates=(PodReadinessGate(condition_type="example.com/ok"),))
@@ -181,11 +181,11 @@ def test_readiness_gates_are_left_to_other_clients() -> None:
             await harness.after(1)
             assert ready(await harness.get()) == status
 
-    scenario(story)
+    scenario(steps)
 
 
 def test_a_pod_that_is_active_for_too_long_fails() -> None:
-    async def story(harness: KubeletHarness) -> None:
+    async def steps(harness: KubeletHarness) -> None:
         await harness.pod()
         await harness.after(5)
         patch = {"spec": {"activeDeadlineSeconds": 10}}
@@ -198,7 +198,7 @@ def test_a_pod_that_is_active_for_too_long_fails() -> None:
         status = (await harness.get()).status
         assert (status.phase, status.reason) == ("Failed", "DeadlineExceeded")
 
-    scenario(story)
+    scenario(steps)
 
 
 RULES = """

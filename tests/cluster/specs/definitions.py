@@ -13,7 +13,7 @@ ANYTHING: Json = {"type": "object", "x-kubernetes-preserve-unknown-fields": True
 
 
 class Defined:
-    """A custom resource, in a story's namespace or for the whole cluster."""
+    """A custom resource, in a scenario's namespace or for the whole cluster."""
 
     def __init__(self, spec: Spec, group: str, plural: str, *, namespaced: bool) -> None:
         self._spec, self.group, self.plural = spec, group, plural
@@ -51,7 +51,7 @@ def define(
     versions: tuple[str, ...] = ("v1",),
     **more: Any,
 ) -> Defined:
-    """Have a resource served, of a group of the story's own."""
+    """Have a resource served, of a group of the scenario's own."""
     defined = Defined(spec, f"{spec.namespace}.example.com", plural, namespaced=namespaced)
     names = {"plural": plural, "singular": plural.removesuffix("s"), "kind": defined.kind}
     body = {

@@ -292,10 +292,10 @@ def pod(name: str, *, labels: Mapping[str, str] | None = None, **spec: Any) -> J
     return {"metadata": metadata, "spec": {"containers": containers, **spec}}
 
 
-Story = Callable[[Spec], Awaitable[None]]
+SpecSteps = Callable[[Spec], Awaitable[None]]
 
 
-def play(stories: Mapping[str, Story], nodes: int = 2) -> dict[str, BaseException | None]:
+def play(scenarios: Mapping[str, SpecSteps], nodes: int = 2) -> dict[str, BaseException | None]:
     """Run specs concurrently in one cluster; return the outcome of each."""
     ended: dict[str, BaseException | None] = {}
 
@@ -304,7 +304,7 @@ def play(stories: Mapping[str, Story], nodes: int = 2) -> dict[str, BaseExceptio
         spec.create("namespaces", {"metadata": {"name": spec.namespace}})
         await spec.until(lambda: spec.list("serviceaccounts"), 5)
         try:
-            await stories[name](spec)
+            await scenarios[name](spec)
             ended[name] = None
         except (AssertionError, RefusedError, LookupError, TypeError, ValueError, Failed) as error:
             ended[name] = error
@@ -320,7 +320,7 @@ def play(stories: Mapping[str, Story], nodes: int = 2) -> dict[str, BaseExceptio
         async with cluster, running(*cluster.parts, scheduler):
             await setting.sleep(2)
             await asyncio.gather(
-                *(one(service, clock, name, number) for number, name in enumerate(stories))
+                *(one(service, clock, name, number) for number, name in enumerate(scenarios))
             )
 
     run(main)

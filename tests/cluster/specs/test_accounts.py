@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 from kubesched.foundation.http.self_signed import self_signed_certificate
-from tests.cluster.specs.spec_runner import Json, Spec, Story, play, pod
+from tests.cluster.specs.spec_runner import Json, Spec, SpecSteps, play, pod
 from tests.integration.certificates import make_request
 
 TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -169,7 +169,7 @@ async def _mounts(spec: Spec) -> None:
     await spec.until(lambda: len(spec.running()) == 10)
 
 
-STORIES: dict[str, Story] = {
+SCENARIOS: dict[str, SpecSteps] = {
     "the authority is known everywhere": _authority,
     "service accounts are managed": _accounts,
     "tokens are given and recognized": _tokens,
@@ -181,10 +181,10 @@ STORIES: dict[str, Story] = {
 
 @cache
 def played() -> dict[str, BaseException | None]:
-    return play(STORIES)
+    return play(SCENARIOS)
 
 
-@pytest.mark.parametrize("story", STORIES)
-def test_accounts(story: str) -> None:
-    if (error := played()[story]) is not None:
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_accounts(scenario: str) -> None:
+    if (error := played()[scenario]) is not None:
         raise error

@@ -11,7 +11,7 @@ from tests.cluster.specs.spec_runner import (
     Json,
     RefusedError,
     Spec,
-    Story,
+    SpecSteps,
     condition_of,
     is_ready,
     play,
@@ -153,8 +153,10 @@ async def _blocks_until_changed(spec: Spec) -> None:
     evict(spec, "p1")
 
 
-def _case(pods: int, replicas: int, denied: bool, port: int | None = None, **wanted: Any) -> Story:
-    async def story(spec: Spec) -> None:
+def _case(
+    pods: int, replicas: int, denied: bool, port: int | None = None, **wanted: Any
+) -> SpecSteps:
+    async def steps(spec: Spec) -> None:
         for number in range(pods):
             spec.create("pods", pod(f"p{number}", labels=LABELS))
         if replicas:
@@ -171,11 +173,11 @@ def _case(pods: int, replicas: int, denied: bool, port: int | None = None, **wan
             await spec.until(lambda: len(spec.running()) == pods + replicas)
             await spec.until(lambda: may_evict(spec, name))
 
-    return story
+    return steps
 
 
-def _unhealthy(policy: str | None, ready: bool, goes: bool) -> Story:
-    async def story(spec: Spec) -> None:
+def _unhealthy(policy: str | None, ready: bool, goes: bool) -> SpecSteps:
+    async def steps(spec: Spec) -> None:
         given = {} if policy is None else {"unhealthyPodEvictionPolicy": policy}
         spec.create("poddisruptionbudgets", budget(minAvailable=1, **given))
         probe = {} if ready else {"readinessProbe": UNREADY}
@@ -192,10 +194,10 @@ def _unhealthy(policy: str | None, ready: bool, goes: bool) -> Story:
         else:
             refused(spec, name)
 
-    return story
+    return steps
 
 
-STORIES: dict[str, Story] = {
+SCENARIOS: dict[str, SpecSteps] = {
     "a budget is created, updated, patched and deleted": _is_made,
     "a budget's status follows the pods": _counts,
     "pods without a controller do not count": _ignores_unmanaged_pods,
@@ -222,10 +224,10 @@ STORIES: dict[str, Story] = {
 
 @cache
 def played() -> dict[str, BaseException | None]:
-    return play(STORIES)
+    return play(SCENARIOS)
 
 
-@pytest.mark.parametrize("story", STORIES)
-def test_disruption(story: str) -> None:
-    if (error := played()[story]) is not None:
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_disruption(scenario: str) -> None:
+    if (error := played()[scenario]) is not None:
         raise error

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.specs.definitions import define
-from tests.cluster.specs.spec_runner import Json, Spec, Story, condition_of, play, pod
+from tests.cluster.specs.spec_runner import Json, Spec, SpecSteps, condition_of, play, pod
 
 PAUSE = {"name": "nginx", "image": "registry.k8s.io/pause:3.10"}
 
@@ -266,7 +266,7 @@ async def _pods_go_first(spec: Spec) -> None:
     await spec.until(lambda: not spec.exists("namespaces", name))
 
 
-STORIES: dict[str, Story] = {
+SCENARIOS: dict[str, SpecSteps] = {
     "pods go with their controller": _pods_go,
     "pods are orphaned": _pods_stay,
     "sets go with their deployment": _sets_go,
@@ -286,10 +286,10 @@ STORIES: dict[str, Story] = {
 
 @cache
 def played() -> dict[str, BaseException | None]:
-    return play(STORIES, nodes=3)
+    return play(SCENARIOS, nodes=3)
 
 
-@pytest.mark.parametrize("story", STORIES)
-def test_garbage(story: str) -> None:
-    if (error := played()[story]) is not None:
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_garbage(scenario: str) -> None:
+    if (error := played()[scenario]) is not None:
         raise error

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.specs.spec_runner import Json, RefusedError, Spec, Story, condition_of, play
+from tests.cluster.specs.spec_runner import Json, RefusedError, Spec, SpecSteps, condition_of, play
 
 COMMANDS = {
     "sleeps": ["sleep", "1000000"],
@@ -291,7 +291,7 @@ async def _ends_and_goes(spec: Spec) -> None:
     await spec.until(lambda: not spec.exists("jobs", "t"))
 
 
-JOBS: dict[str, Story] = {
+JOBS: dict[str, SpecSteps] = {
     "a job runs to completion": _completes,
     "a job created suspended makes no pods until it is resumed": _begins_suspended,
     "a job that is suspended deletes its pods": _is_suspended,
@@ -382,8 +382,8 @@ async def _forgets_deleted_jobs(spec: Spec) -> None:
     await spec.until(lambda: "MissingJob" in spec.events("c"), 300)
 
 
-def _keeps(command: str, **limits: int) -> Story:
-    async def story(spec: Spec) -> None:
+def _keeps(command: str, **limits: int) -> SpecSteps:
+    async def steps(spec: Spec) -> None:
         spec.create("cronjobs", cron_job("c", [command], **limits))
         await spec.until(lambda: ended(spec), 300)
         (first,) = ended(spec)
@@ -392,7 +392,7 @@ def _keeps(command: str, **limits: int) -> Story:
         await spec.until(lambda: not spec.pods(owned), 300)
         assert len(ended(spec)) == 1
 
-    return story
+    return steps
 
 
 async def _api_of_cron_jobs(spec: Spec) -> None:
@@ -428,7 +428,7 @@ async def _api_of_cron_jobs(spec: Spec) -> None:
     assert "timeZone" in spec.refused("cronjobs", bad)
 
 
-CRON_JOBS: dict[str, Story] = {
+CRON_JOBS: dict[str, SpecSteps] = {
     "several jobs run at once": _several_at_once,
     "forbidden to overlap, the first job stays alone": _one_at_a_time,
     "a running job is replaced": _is_replaced,
@@ -455,13 +455,13 @@ def cron_jobs() -> dict[str, BaseException | None]:
     return play(CRON_JOBS)
 
 
-@pytest.mark.parametrize("story", JOBS)
-def test_jobs(story: str) -> None:
-    if (error := jobs()[story]) is not None:
+@pytest.mark.parametrize("scenario", JOBS)
+def test_jobs(scenario: str) -> None:
+    if (error := jobs()[scenario]) is not None:
         raise error
 
 
-@pytest.mark.parametrize("story", CRON_JOBS)
-def test_cron_jobs(story: str) -> None:
-    if (error := cron_jobs()[story]) is not None:
+@pytest.mark.parametrize("scenario", CRON_JOBS)
+def test_cron_jobs(scenario: str) -> None:
+    if (error := cron_jobs()[scenario]) is not None:
         raise error

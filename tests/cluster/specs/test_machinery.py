@@ -13,7 +13,7 @@ from kubesched.cluster.apiserver.http import ServedWatch
 from kubesched.cluster.apiserver.http.protobuf.wire_encoding import fields
 from kubesched.foundation.http.http_messages import Request, Response
 from tests.cluster.specs.definitions import DEFINITIONS, define
-from tests.cluster.specs.spec_runner import PATCHES, Json, RefusedError, Spec, Story, play, pod
+from tests.cluster.specs.spec_runner import PATCHES, Json, RefusedError, Spec, SpecSteps, play, pod
 
 METADATA = ",".join(
     f"{language};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
@@ -279,10 +279,10 @@ async def _policies_mutate(spec: Spec) -> None:
     spec.delete("deployments", "marker-deployment", propagationPolicy="Background")
 
 
-def _api(home: str, plural: str, wanted: Json, changed: Json, *, has_status: bool) -> Story:
+def _api(home: str, plural: str, wanted: Json, changed: Json, *, has_status: bool) -> SpecSteps:
     """Every verb of a cluster-scoped resource, as the conformance tests use it."""
 
-    async def story(spec: Spec) -> None:
+    async def steps(spec: Spec) -> None:
         path, mine = f"{home}/{plural}", f"labelSelector=e2e%3D{spec.namespace}"
         metadata = {"generateName": "e2e-example-", "labels": {"e2e": spec.namespace}}
         for _ in range(3):
@@ -314,7 +314,7 @@ def _api(home: str, plural: str, wanted: Json, changed: Json, *, has_status: boo
         spec.send("DELETE", f"{path}?{mine}")
         assert not spec.send("GET", f"{path}?{mine}")["items"]
 
-    return story
+    return steps
 
 
 RULES = {
@@ -568,7 +568,7 @@ async def _controllers_take_fields(spec: Spec) -> None:
     assert spec.send("PATCH", path, body, kind)["spec"]["replicas"] == 4
 
 
-STORIES: dict[str, Story] = {
+SCENARIOS: dict[str, SpecSteps] = {
     "definitions are listed and deleted together": _definitions_are_listed,
     "a definition has a status": _definition_has_a_status,
     "a definition goes with its last finalizer": _definition_goes_with_its_finalizer,
@@ -641,10 +641,10 @@ STORIES: dict[str, Story] = {
 
 @cache
 def played() -> dict[str, BaseException | None]:
-    return play(STORIES)
+    return play(SCENARIOS)
 
 
-@pytest.mark.parametrize("story", STORIES)
-def test_machinery(story: str) -> None:
-    if (error := played()[story]) is not None:
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_machinery(scenario: str) -> None:
+    if (error := played()[scenario]) is not None:
         raise error

@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.specs.spec_runner import Json, RefusedError, Spec, Story, condition_of, play, pod
+from tests.cluster.specs.spec_runner import (
+    Json,
+    RefusedError,
+    Spec,
+    SpecSteps,
+    condition_of,
+    play,
+    pod,
+)
 
 AGNHOST = "registry.k8s.io/e2e-test-images/agnhost:2.59"
 NGINX = "registry.k8s.io/e2e-test-images/nginx:1.15"
@@ -56,8 +64,8 @@ async def _secrets(spec: Spec) -> None:
     assert not spec.list("secrets", "testsecret-constant=true")
 
 
-def _immutable(plural: str, value: str, other: str) -> Story:
-    async def story(spec: Spec) -> None:
+def _immutable(plural: str, value: str, other: str) -> SpecSteps:
+    async def steps(spec: Spec) -> None:
         spec.create(plural, {"metadata": {"name": "i"}, "data": {"data-1": value}})
         spec.change(plural, "i", lambda found: found["data"].update({"data-4": other}))
         spec.change(plural, "i", lambda found: found.update(immutable=True))
@@ -70,7 +78,7 @@ def _immutable(plural: str, value: str, other: str) -> Story:
         spec.change(plural, "i", lambda found: found["metadata"].update(annotations=note))
         spec.delete(plural, "i")
 
-    return story
+    return steps
 
 
 async def _leases(spec: Spec) -> None:
@@ -466,7 +474,7 @@ async def _taints_evict_in_time(spec: Spec) -> None:
     await spec.always(lambda: spec.exists("pods", "saved"), 60)
 
 
-STORIES: dict[str, Story] = {
+SCENARIOS: dict[str, SpecSteps] = {
     "config maps": _config_maps,
     "secrets": _secrets,
     "immutable config maps": _immutable("configmaps", "value-1", "value-4"),
@@ -495,15 +503,15 @@ STORIES: dict[str, Story] = {
     "nodes renew their leases": _leases_of_nodes,
     "a node says again what it is": _says_again_what_it_is,
 }
-TAINTS: dict[str, Story] = {"taints evict in time": _taints_evict_in_time}
+TAINTS: dict[str, SpecSteps] = {"taints evict in time": _taints_evict_in_time}
 
 
 @cache
 def played() -> dict[str, BaseException | None]:
-    return play(STORIES) | play(TAINTS)  # which would evict the others' pods
+    return play(SCENARIOS) | play(TAINTS)  # which would evict the others' pods
 
 
-@pytest.mark.parametrize("story", [*STORIES, *TAINTS])
-def test_pods_and_nodes(story: str) -> None:
-    if (error := played()[story]) is not None:
+@pytest.mark.parametrize("scenario", [*SCENARIOS, *TAINTS])
+def test_pods_and_nodes(scenario: str) -> None:
+    if (error := played()[scenario]) is not None:
         raise error

@@ -9,7 +9,7 @@ import pytest
 
 from kubesched.api.quantity import parse_quantity
 from tests.cluster.specs.definitions import define
-from tests.cluster.specs.spec_runner import Json, RefusedError, Spec, Story, play, pod
+from tests.cluster.specs.spec_runner import Json, RefusedError, Spec, SpecSteps, play, pod
 
 UNSCHEDULABLE = {"x-test.k8s.io/unsatisfiable": "not-schedulable"}
 DONGLE = "example.com/dongle"
@@ -385,7 +385,7 @@ async def _is_managed(spec: Spec) -> None:
     assert not spec.exists("resourcequotas", "q")
 
 
-STORIES: dict[str, Story] = {
+SCENARIOS: dict[str, SpecSteps] = {
     "services are counted": _services,
     "secrets, config maps, controllers and sets are counted": _counted,
     "pods are counted": _pods,
@@ -406,10 +406,10 @@ STORIES: dict[str, Story] = {
 
 @cache
 def played() -> dict[str, BaseException | None]:
-    return play(STORIES)
+    return play(SCENARIOS)
 
 
-@pytest.mark.parametrize("story", STORIES)
-def test_quotas(story: str) -> None:
-    if (error := played()[story]) is not None:
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_quotas(scenario: str) -> None:
+    if (error := played()[scenario]) is not None:
         raise error

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.specs.spec_runner import Json, Spec, Story, condition_of, play, pod
+from tests.cluster.specs.spec_runner import Json, Spec, SpecSteps, condition_of, play, pod
 
 FAKE = "example.com/fakecpu"
 
@@ -54,8 +54,8 @@ def is_going(spec: Spec, name: str) -> bool:
     return "deletionTimestamp" in spec.get("pods", name)["metadata"]
 
 
-def _preempts(priority: str, namespace: str = "") -> Story:
-    async def story(spec: Spec) -> None:
+def _preempts(priority: str, namespace: str = "") -> SpecSteps:
+    async def steps(spec: Spec) -> None:
         classes(spec)
         names = []
         for node in ("node-0", "node-1"):
@@ -73,7 +73,7 @@ def _preempts(priority: str, namespace: str = "") -> Story:
         assert is_going(spec, names[0])
         assert not any(is_going(spec, name) for name in names[1:])
 
-    return story
+    return steps
 
 
 async def _marks_victims(spec: Spec) -> None:
@@ -347,7 +347,7 @@ async def _limit_ranges(spec: Spec) -> None:
     spec.create("pods", too_large)
 
 
-STORIES: dict[str, Story] = {
+SCENARIOS: dict[str, SpecSteps] = {
     "a high priority preempts": _preempts("high"),
     "a critical pod preempts": _preempts("system-cluster-critical", "kube-system"),
     "a victim is told why": _marks_victims,
@@ -364,8 +364,8 @@ STORIES: dict[str, Story] = {
 }
 
 
-@pytest.mark.parametrize("story", STORIES)
-def test_scheduling(story: str) -> None:
-    (error,) = play({story: STORIES[story]}).values()
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_scheduling(scenario: str) -> None:
+    (error,) = play({scenario: SCENARIOS[scenario]}).values()
     if error is not None:
         raise error

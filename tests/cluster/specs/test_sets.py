@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.specs.spec_runner import Json, Spec, Story, condition_of, play, pod
+from tests.cluster.specs.spec_runner import Json, Spec, SpecSteps, condition_of, play, pod
 
 IMAGE = "registry.k8s.io/e2e-test-images/agnhost:2.59"
 OTHER = "registry.k8s.io/e2e-test-images/nginx:1.15"
@@ -42,8 +42,8 @@ def _ready(spec: Spec, plural: str, name: str, count: int) -> bool:
     return bool(held.get("readyReplicas", 0) == count == held.get("availableReplicas", 0))
 
 
-def _scaled(plural: str) -> Story:
-    async def story(spec: Spec) -> None:
+def _scaled(plural: str) -> SpecSteps:
+    async def steps(spec: Spec) -> None:
         spec.create(plural, controller("s", 1) if _is_rc(plural) else owner("s", 1))
         await spec.until(lambda: _ready(spec, plural, "s", 1))
         scale = spec.get(plural, "s", "scale")
@@ -60,15 +60,15 @@ def _scaled(plural: str) -> Story:
         assert spec.get(plural, "s")["spec"]["replicas"] == 4
         await spec.until(lambda: _ready(spec, plural, "s", 4))
 
-    return story
+    return steps
 
 
 def _is_rc(plural: str) -> bool:
     return plural == "replicationcontrollers"
 
 
-def _adopts(plural: str) -> Story:
-    async def story(spec: Spec) -> None:
+def _adopts(plural: str) -> SpecSteps:
+    async def steps(spec: Spec) -> None:
         spec.create("pods", pod("one", labels={"name": "a", "pod": "httpd"}))
         await spec.until(lambda: spec.running())
         spec.create(plural, controller("a", 1) if _is_rc(plural) else owner("a", 1))
@@ -85,11 +85,11 @@ def _adopts(plural: str) -> Story:
         await spec.until(lambda: "ownerReferences" not in spec.get("pods", "one")["metadata"])
         await spec.until(lambda: len(spec.pods()) == 2)
 
-    return story
+    return steps
 
 
-def _meets_a_quota(plural: str) -> Story:
-    async def story(spec: Spec) -> None:
+def _meets_a_quota(plural: str) -> SpecSteps:
+    async def steps(spec: Spec) -> None:
         quota = {"metadata": {"name": "condition-test"}, "spec": {"hard": {"pods": "2"}}}
         spec.create("resourcequotas", quota)
         await spec.until(
@@ -113,11 +113,11 @@ def _meets_a_quota(plural: str) -> Story:
         await spec.until(lambda: condition_of(spec.get(plural, "q"), "ReplicaFailure") is None)
         assert status(spec, plural, "q")["observedGeneration"] == 2
 
-    return story
+    return steps
 
 
-def _lists_and_deletes(plural: str) -> Story:
-    async def story(spec: Spec) -> None:
+def _lists_and_deletes(plural: str) -> SpecSteps:
+    async def steps(spec: Spec) -> None:
         for name in ("x", "y", "z"):
             made = owner(name, 1)
             made["metadata"]["labels"] = {"e2e": "collection"}
@@ -128,11 +128,11 @@ def _lists_and_deletes(plural: str) -> Story:
         await spec.until(lambda: not spec.list(plural, "e2e=collection"))
         await spec.until(lambda: not spec.pods())
 
-    return story
+    return steps
 
 
-def _has_a_status(plural: str) -> Story:
-    async def story(spec: Spec) -> None:
+def _has_a_status(plural: str) -> SpecSteps:
+    async def steps(spec: Spec) -> None:
         spec.create(plural, owner("st", 1))
         await spec.until(lambda: _ready(spec, plural, "st", 1))
         held = spec.get(plural, "st", "status")
@@ -155,7 +155,7 @@ def _has_a_status(plural: str) -> Story:
         assert "StatusUpdate" in kinds[0]
         assert any("StatusPatched" in each for each in kinds)
 
-    return story
+    return steps
 
 
 async def _replica_set_replaced_and_patched(spec: Spec) -> None:
@@ -401,7 +401,7 @@ async def _service_of_a_set(spec: Spec) -> None:
     await spec.until(lambda: not spec.exists("endpoints", "web"))
 
 
-STORIES: dict[str, Story] = {
+SCENARIOS: dict[str, SpecSteps] = {
     "a service knows where its pods are": _service_of_a_set,
     "a ReplicaSet has a scale": _scaled("replicasets"),
     "a Deployment has a scale": _scaled("deployments"),
@@ -429,10 +429,10 @@ STORIES: dict[str, Story] = {
 
 @cache
 def played() -> dict[str, BaseException | None]:
-    return play(STORIES)
+    return play(SCENARIOS)
 
 
-@pytest.mark.parametrize("story", STORIES)
-def test_sets(story: str) -> None:
-    if (error := played()[story]) is not None:
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_sets(scenario: str) -> None:
+    if (error := played()[scenario]) is not None:
         raise error

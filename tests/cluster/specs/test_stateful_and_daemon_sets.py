@@ -12,7 +12,7 @@ from tests.cluster.specs.spec_runner import (
     Json,
     RefusedError,
     Spec,
-    Story,
+    SpecSteps,
     condition_of,
     is_ready,
     play,
@@ -217,8 +217,8 @@ async def _waits_for_readiness(spec: Spec) -> None:
     await spec.until(lambda: status(spec)["availableReplicas"] == 2, 60)
 
 
-def _begins_at(before: int | None, after: int | None) -> Story:
-    async def story(spec: Spec) -> None:
+def _begins_at(before: int | None, after: int | None) -> SpecSteps:
+    async def steps(spec: Spec) -> None:
         given = {} if before is None else {"ordinals": {"start": before}}
         spec.create("statefulsets", stateful_set("ss", 2, **given))
         await spec.until(lambda: ordinals(spec) == _names(before))
@@ -233,7 +233,7 @@ def _begins_at(before: int | None, after: int | None) -> Story:
         await spec.until(lambda: ordinals(spec) == _names(after) and len(spec.pods()) == 2, 120)
         assert status(spec)["replicas"] == 2
 
-    return story
+    return steps
 
 
 def _names(start: int | None) -> list[str]:
@@ -318,8 +318,8 @@ async def _runs_everywhere(spec: Spec) -> None:
     await spec.until(lambda: not spec.pods())
 
 
-def _follows_a_label(key: str, spec_of_pods: Json) -> Story:
-    async def story(spec: Spec) -> None:
+def _follows_a_label(key: str, spec_of_pods: Json) -> SpecSteps:
+    async def steps(spec: Spec) -> None:
         made = daemon_set("ds")
         made["spec"]["template"]["spec"] |= spec_of_pods
         spec.create("daemonsets", made)
@@ -338,11 +338,11 @@ def _follows_a_label(key: str, spec_of_pods: Json) -> Story:
         spec.change("nodes", "node-0", lambda node: node["metadata"]["labels"].pop(key))
         await spec.until(lambda: not spec.pods())
 
-    return story
+    return steps
 
 
-def _updates(kind: str) -> Story:
-    async def story(spec: Spec) -> None:
+def _updates(kind: str) -> SpecSteps:
+    async def steps(spec: Spec) -> None:
         spec.create("daemonsets", daemon_set("ds", updateStrategy={"type": kind}))
         await spec.until(lambda: len(on_nodes(spec)) == 2)
         (first,) = spec.list("controllerrevisions")
@@ -370,7 +370,7 @@ def _updates(kind: str) -> Story:
         assert current["revision"] == 2
         assert current["metadata"]["labels"][HASH] != mark
 
-    return story
+    return steps
 
 
 async def _rolls_back(spec: Spec) -> None:
@@ -482,7 +482,7 @@ AFFINITY = {
     }
 }
 
-STORIES: dict[str, Story] = {
+SCENARIOS: dict[str, SpecSteps] = {
     "a StatefulSet is updated in phases": _phases,
     "a StatefulSet's pods are updated when they are deleted": _updates_when_deleted,
     "a StatefulSet has a scale": _set_scale,
@@ -511,10 +511,10 @@ STORIES: dict[str, Story] = {
 
 @cache
 def played() -> dict[str, BaseException | None]:
-    return play(STORIES)
+    return play(SCENARIOS)
 
 
-@pytest.mark.parametrize("story", STORIES)
-def test_stateful_and_daemon_sets(story: str) -> None:
-    if (error := played()[story]) is not None:
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_stateful_and_daemon_sets(scenario: str) -> None:
+    if (error := played()[scenario]) is not None:
         raise error

@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from kubesched.foundation.http.http_messages import Response
-from tests.cluster.specs.spec_runner import Json, RefusedError, Spec, Story, condition_of, play, pod
+from tests.cluster.specs.spec_runner import (
+    Json,
+    RefusedError,
+    Spec,
+    SpecSteps,
+    condition_of,
+    play,
+    pod,
+)
 
 
 def volume(spec: Spec, name: str = "pv") -> Json:
@@ -110,10 +118,10 @@ async def _protection(spec: Spec) -> None:
     await spec.until(lambda: not spec.exists("persistentvolumes", name), 10)
 
 
-def _managed(plural: str, body: Json, **status: Any) -> Story:
+def _managed(plural: str, body: Json, **status: Any) -> SpecSteps:
     """Create, read, patch, replace, list and delete, for single objects and collections."""
 
-    async def story(spec: Spec) -> None:
+    async def steps(spec: Spec) -> None:
         names = [f"{spec.namespace}-{number}" for number in range(2)]
         for name in names:
             made = json.loads(json.dumps(body))
@@ -146,7 +154,7 @@ def _managed(plural: str, body: Json, **status: Any) -> Story:
         seen = [each["type"] for each in watch.read()]
         assert seen.count("DELETED") >= 2
 
-    return story
+    return steps
 
 
 async def _inline_volumes(spec: Spec) -> None:
@@ -161,11 +169,11 @@ async def _inline_volumes(spec: Spec) -> None:
     await spec.until(lambda: not spec.pods())
 
 
-def _resource(plural: str, body: Json, status: Json | None = None) -> Story:
+def _resource(plural: str, body: Json, status: Json | None = None) -> SpecSteps:
     """All four patch types, for the object and its status, as the conformance tests use them."""
     key = "test.example.com"
 
-    async def story(spec: Spec) -> None:
+    async def steps(spec: Spec) -> None:
         name = f"test-{spec.namespace}"
         metadata = {"name": name, "labels": {"e2e-test.kubernetes.io": spec.namespace}}
         label = {"metadata": {"labels": {key: "test"}}}
@@ -199,7 +207,7 @@ def _resource(plural: str, body: Json, status: Json | None = None) -> Story:
         spec.delete_all(plural, f"e2e-test.kubernetes.io={spec.namespace}")
         await spec.until(lambda: not spec.exists(plural, name), 5)
 
-    return story
+    return steps
 
 
 def _patched(
@@ -236,7 +244,7 @@ SLICE = {
 }
 HELD = {"allocation": {"devices": {"results": [ALLOCATED]}}}
 
-STORIES: dict[str, Story] = {
+SCENARIOS: dict[str, SpecSteps] = {
     "lives of volumes and claims": _lives_of_volumes,
     "statuses of volumes and claims": _statuses_of_volumes,
     "volumes are protected": _protection,
@@ -268,10 +276,10 @@ STORIES: dict[str, Story] = {
 
 @cache
 def played() -> dict[str, BaseException | None]:
-    return play(STORIES)
+    return play(SCENARIOS)
 
 
-@pytest.mark.parametrize("story", STORIES)
-def test_storage(story: str) -> None:
-    if (error := played()[story]) is not None:
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_storage(scenario: str) -> None:
+    if (error := played()[scenario]) is not None:
         raise error

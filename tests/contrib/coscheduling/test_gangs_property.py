@@ -13,7 +13,7 @@ from kubesched.api import Pod
 from kubesched.contrib.coscheduling.group_spec import GROUP_LABEL, POD_GROUPS
 from kubesched.contrib.coscheduling.plugin import Coscheduling
 from kubesched.foundation.util.virtual_loop import run
-from tests.contrib.coscheduling.test_stories import PROFILE
+from tests.contrib.coscheduling.test_coscheduling_scenarios import PROFILE
 from tests.contrib.harness import ContribHarness
 
 SEEDS = range(200) if os.environ.get("KUBESCHED_EXPLORE") else range(8)

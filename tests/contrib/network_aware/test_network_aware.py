@@ -1,4 +1,4 @@
-"""NetworkOverhead and TopologicalSort: costs against a model, orders, hints, stories, remedies."""
+"""NetworkOverhead and TopologicalSort: costs against a model, orders, hints, remedies."""
 
 from __future__ import annotations
 

@@ -324,7 +324,7 @@ def harness_with(args: Json) -> ContribHarness:
     return ContribHarness(profile, [NodeResourceTopologyMatch], ["noderesourcetopologies.yaml"])
 
 
-def story(args: Json) -> list[int]:
+def steps(args: Json) -> list[int]:
     """Two pods of 3 CPUs on a node with zones of 4 and 2 CPUs whose exporter is late."""
 
     async def main() -> list[int]:
@@ -355,8 +355,8 @@ def story(args: Json) -> list[int]:
 
 
 def test_without_the_cache_a_zone_is_promised_twice() -> None:
-    assert story({})[0] == 2
+    assert steps({})[0] == 2
 
 
 def test_the_cache_waits_until_the_topology_shows_the_pod() -> None:
-    assert story({"cacheResyncPeriodSeconds": 5}) == [1, 1, 2]
+    assert steps({"cacheResyncPeriodSeconds": 5}) == [1, 1, 2]

@@ -83,25 +83,25 @@ class CoordinatedHarness:
         return found.spec
 
 
-def virtually(story: Callable[[CoordinatedHarness], Awaitable[None]]) -> None:
+def virtually(steps: Callable[[CoordinatedHarness], Awaitable[None]]) -> None:
     async def main() -> None:
-        await story(CoordinatedHarness())
+        await steps(CoordinatedHarness())
 
     run(main)
 
 
 def test_a_missing_lease_is_not_created() -> None:
-    async def story(harness: CoordinatedHarness) -> None:
+    async def steps(harness: CoordinatedHarness) -> None:
         async with running(elector := harness.elector()):
             await asyncio.sleep(60)
             assert not elector.may_act()
             assert set(harness.calls) == {"get Lease"}
 
-    virtually(story)
+    virtually(steps)
 
 
 def test_the_elected_replica_leads_and_leaves_the_lease_as_the_server_made_it() -> None:
-    async def story(harness: CoordinatedHarness) -> None:
+    async def steps(harness: CoordinatedHarness) -> None:
         async with running(elector := harness.elector()):
             await asyncio.sleep(5)
             await harness.elect("me")
@@ -114,11 +114,11 @@ def test_the_elected_replica_leads_and_leaves_the_lease_as_the_server_made_it() 
             assert after.strategy == "OldestEmulationVersion"
             assert after.renew_time != before.renew_time
 
-    virtually(story)
+    virtually(steps)
 
 
 def test_a_lease_of_another_replica_is_not_taken_even_after_it_has_expired() -> None:
-    async def story(harness: CoordinatedHarness) -> None:
+    async def steps(harness: CoordinatedHarness) -> None:
         await harness.elect("other")
         async with running(elector := harness.elector()):
             await asyncio.sleep(120)
@@ -126,11 +126,11 @@ def test_a_lease_of_another_replica_is_not_taken_even_after_it_has_expired() -> 
         assert (await harness.lease()).holder_identity == "other"
         assert "update Lease" not in harness.calls
 
-    virtually(story)
+    virtually(steps)
 
 
 def test_an_expired_lease_is_not_renewed_by_its_own_holder() -> None:
-    async def story(harness: CoordinatedHarness) -> None:
+    async def steps(harness: CoordinatedHarness) -> None:
         await harness.elect("me")
         async with running(elector := harness.elector()):
             await asyncio.wait_for(elector.leading.wait(), 10)
@@ -138,11 +138,11 @@ def test_an_expired_lease_is_not_renewed_by_its_own_holder() -> None:
             await asyncio.wait_for(elector.over.wait(), 20)
             assert not elector.may_act()
 
-    virtually(story)
+    virtually(steps)
 
 
 def test_a_leader_whose_lease_expires_stops() -> None:
-    async def story(harness: CoordinatedHarness) -> None:
+    async def steps(harness: CoordinatedHarness) -> None:
         await harness.elect("me")
         async with running(elector := harness.elector()):
             await asyncio.wait_for(elector.leading.wait(), 10)
@@ -150,11 +150,11 @@ def test_a_leader_whose_lease_expires_stops() -> None:
             await asyncio.wait_for(elector.over.wait(), 20)
             assert not elector.may_act()
 
-    virtually(story)
+    virtually(steps)
 
 
 def test_a_candidate_is_created_with_its_versions() -> None:
-    async def story(harness: CoordinatedHarness) -> None:
+    async def steps(harness: CoordinatedHarness) -> None:
         async with running(candidate := harness.candidate()):
             assert not candidate.has_synced
             await asyncio.sleep(1)
@@ -167,11 +167,11 @@ def test_a_candidate_is_created_with_its_versions() -> None:
                 "strategy": "OldestEmulationVersion",
             }
 
-    virtually(story)
+    virtually(steps)
 
 
 def test_a_candidate_is_renewed_every_five_minutes_and_when_it_is_pinged() -> None:
-    async def story(harness: CoordinatedHarness) -> None:
+    async def steps(harness: CoordinatedHarness) -> None:
         async with running(harness.candidate()):
             await asyncio.sleep(1)
             created = (await harness.described())["renewTime"]
@@ -187,11 +187,11 @@ def test_a_candidate_is_renewed_every_five_minutes_and_when_it_is_pinged() -> No
             answered = (await harness.described())["renewTime"]
             assert answered > renewed
 
-    virtually(story)
+    virtually(steps)
 
 
 def test_a_refused_candidate_is_retried() -> None:
-    async def story(harness: CoordinatedHarness) -> None:
+    async def steps(harness: CoordinatedHarness) -> None:
         harness.fail["create"] = Fault(error=ApiError(Status(code=403, reason="Forbidden")))
         async with running(harness.candidate()):
             await asyncio.sleep(20)
@@ -200,4 +200,4 @@ def test_a_refused_candidate_is_retried() -> None:
             assert (await harness.described())["leaseName"] == "kube-scheduler"
             assert harness.calls.count("create LeaseCandidate") >= 3
 
-    virtually(story)
+    virtually(steps)

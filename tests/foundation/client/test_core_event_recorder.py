@@ -38,11 +38,11 @@ class RecorderHarness:
         return list((await self.api.list(Event)).items)
 
 
-def run_story(story: Callable[[RecorderHarness], Awaitable[None]]) -> RecorderHarness:
+def run_steps(steps: Callable[[RecorderHarness], Awaitable[None]]) -> RecorderHarness:
     async def main() -> RecorderHarness:
         harness = RecorderHarness()
         async with running(harness.broadcaster):
-            await story(harness)
+            await steps(harness)
         return harness
 
     return run(main)
@@ -53,7 +53,7 @@ def failed(harness: RecorderHarness, message: str) -> None:
 
 
 def test_an_event_about_leadership() -> None:
-    async def story(harness: RecorderHarness) -> None:
+    async def steps(harness: RecorderHarness) -> None:
         harness.recorder.event(LEASE, "Normal", "LeaderElection", "", "me became leader")
         (event,) = await harness.events()
         assert event.metadata.namespace == "kube-system"
@@ -67,11 +67,11 @@ def test_an_event_about_leadership() -> None:
         assert event.reporting_instance == ""
         assert event.first_timestamp == event.last_timestamp
 
-    run_story(story)
+    run_steps(steps)
 
 
 def test_the_same_event_is_counted() -> None:
-    async def story(harness: RecorderHarness) -> None:
+    async def steps(harness: RecorderHarness) -> None:
         for _ in range(3):
             failed(harness, "no nodes")
             await asyncio.sleep(60)
@@ -79,11 +79,11 @@ def test_the_same_event_is_counted() -> None:
         assert event.count == 3
         assert event.last_timestamp != event.first_timestamp
 
-    assert run_story(story).requests == ["create", "patch", "patch"]
+    assert run_steps(steps).requests == ["create", "patch", "patch"]
 
 
 def test_a_deleted_counted_event_is_created_again() -> None:
-    async def story(harness: RecorderHarness) -> None:
+    async def steps(harness: RecorderHarness) -> None:
         failed(harness, "no nodes")
         (event,) = await harness.events()
         await harness.api.delete(Event, event.metadata.name, "default")
@@ -91,11 +91,11 @@ def test_a_deleted_counted_event_is_created_again() -> None:
         (again,) = await harness.events()
         assert (again.count, again.metadata.name) == (2, event.metadata.name)
 
-    run_story(story)
+    run_steps(steps)
 
 
 def test_the_tenth_message_is_combined_with_those_that_follow() -> None:
-    async def story(harness: RecorderHarness) -> None:
+    async def steps(harness: RecorderHarness) -> None:
         for number in range(12):
             failed(harness, f"reason {number}")
         events = await harness.events()
@@ -105,11 +105,11 @@ def test_the_tenth_message_is_combined_with_those_that_follow() -> None:
             ("(combined from similar events): reason 11", 3)
         ]
 
-    run_story(story)
+    run_steps(steps)
 
 
 def test_events_about_one_object_are_rate_limited() -> None:
-    async def story(harness: RecorderHarness) -> None:
+    async def steps(harness: RecorderHarness) -> None:
         for _ in range(40):
             failed(harness, "no nodes")
         await asyncio.sleep(1)
@@ -120,14 +120,14 @@ def test_events_about_one_object_are_rate_limited() -> None:
         await asyncio.sleep(1)
         assert len(harness.requests) == 26
 
-    run_story(story)
+    run_steps(steps)
 
 
 def test_an_unreachable_server_is_retried_and_a_refusal_is_not() -> None:
     away = Fault(error=ApiError(Status(code=0, message="away")))
     no = Fault(error=ApiError(Status(code=403, reason="Forbidden", message="no")))
 
-    async def story(harness: RecorderHarness) -> None:
+    async def steps(harness: RecorderHarness) -> None:
         harness.faults = [away, away]
         failed(harness, "one")
         await asyncio.sleep(30)
@@ -138,4 +138,4 @@ def test_an_unreachable_server_is_retried_and_a_refusal_is_not() -> None:
         assert harness.requests == ["create"] * 4
         assert len(await harness.events()) == 1
 
-    run_story(story)
+    run_steps(steps)

@@ -69,9 +69,9 @@ class DiscoveryHarness:
         return with_action, len(core) - with_action
 
 
-def virtually(story: Callable[[], Awaitable[None]]) -> None:
+def virtually(steps: Callable[[], Awaitable[None]]) -> None:
     async def main() -> None:
-        await story()
+        await steps()
 
     run(main)
 
@@ -79,7 +79,7 @@ def virtually(story: Callable[[], Awaitable[None]]) -> None:
 @pytest.mark.parametrize("has_events", [True, False])
 @pytest.mark.parametrize("away_s", [0, 30])
 def test_no_event_is_dropped_while_the_server_is_away(away_s: float, *, has_events: bool) -> None:
-    async def story() -> None:
+    async def steps() -> None:
         harness = DiscoveryHarness(away_s, has_events=has_events)
         async with running(harness.broadcaster):
             for number in range(PODS):
@@ -92,11 +92,11 @@ def test_no_event_is_dropped_while_the_server_is_away(away_s: float, *, has_even
             assert sum(await harness.written()) == PODS + 1
         assert harness.dropped == 0
 
-    virtually(story)
+    virtually(steps)
 
 
 def test_the_server_is_polled_every_few_seconds() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         harness = DiscoveryHarness(600, has_events=True)
         async with running(harness.broadcaster):
             await asyncio.sleep(599)
@@ -106,11 +106,11 @@ def test_the_server_is_polled_every_few_seconds() -> None:
             await asyncio.sleep(10)
             assert isinstance(harness.broadcaster.chosen, EventBroadcaster)
 
-    virtually(story)
+    virtually(steps)
 
 
 def test_too_many_waiting_events_are_dropped_and_counted() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         harness = DiscoveryHarness(30, has_events=True, capacity=10)
         async with running(harness.broadcaster):
             for number in range(15):
@@ -119,15 +119,15 @@ def test_too_many_waiting_events_are_dropped_and_counted() -> None:
             assert harness.dropped == 5
             assert await harness.written() == (10, 0)
 
-    virtually(story)
+    virtually(steps)
 
 
 def test_a_stop_before_the_answer_sends_the_events_anyway() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         harness = DiscoveryHarness(600, has_events=True)
         async with running(harness.broadcaster):
             await asyncio.sleep(5)
             harness.record(make_pod("p"))
         assert await harness.written() == (1, 0)
 
-    virtually(story)
+    virtually(steps)

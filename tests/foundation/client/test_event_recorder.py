@@ -83,15 +83,15 @@ def make_pod(name: str = "fits", version: str = "95168") -> Pod:
     )
 
 
-Story = Callable[[FakeEventSink, EventBroadcaster, EventsV1Recorder], Awaitable[None]]
+SpecSteps = Callable[[FakeEventSink, EventBroadcaster, EventsV1Recorder], Awaitable[None]]
 
 
-def run_story(story: Story) -> FakeEventSink:
+def run_steps(steps: SpecSteps) -> FakeEventSink:
     async def main() -> FakeEventSink:
         sink = FakeEventSink()
         broadcaster = EventBroadcaster(sink.access, current_clock(), random.Random(1))
         async with running(broadcaster):
-            await story(sink, broadcaster, broadcaster.recorder("default-scheduler", "vm"))
+            await steps(sink, broadcaster, broadcaster.recorder("default-scheduler", "vm"))
         return sink
 
     return run(main, start_ns=START_NS)
@@ -104,7 +104,7 @@ def failed(recorder: EventsV1Recorder, pod: Pod | None = None, note: str = "no n
 def test_an_event_equals_that_of_the_reference(goldens: Path) -> None:
     recorded = json.loads((goldens / "api" / "events.json").read_text())["items"][0]
 
-    async def story(sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder) -> None:
+    async def steps(sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder) -> None:
         regarding = recorded["regarding"]
         pod = Pod(
             metadata=ObjectMeta(
@@ -119,7 +119,7 @@ def test_an_event_equals_that_of_the_reference(goldens: Path) -> None:
         )
         await asyncio.sleep(1)
 
-    sink = run_story(story)
+    sink = run_steps(steps)
     [event] = sink.events.values()
     ours = json.loads(msgspec.json.encode(event))
     # What the server adds, and what depends on when it happened.
@@ -141,23 +141,23 @@ def test_an_event_equals_that_of_the_reference(goldens: Path) -> None:
 
 
 def test_recording_an_event_sends_no_request() -> None:
-    async def story(sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder) -> None:
+    async def steps(sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder) -> None:
         failed(recorder)
         assert sink.requests == []
         await asyncio.sleep(1)
         assert sink.verbs() == ["create"]
 
-    run_story(story)
+    run_steps(steps)
 
 
 def test_events_about_cluster_scoped_objects_are_in_the_default_namespace() -> None:
-    async def story(sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder) -> None:
+    async def steps(sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder) -> None:
         node = Node(metadata=ObjectMeta(name="n1"))
         recorder.event(make_pod(), "Normal", "Preempted", "Preempting", "by x", related=node)
         recorder.event(node, "Normal", "R", "A", "note")
         await asyncio.sleep(1)
 
-    sink = run_story(story)
+    sink = run_steps(steps)
     preempted, about_node = sink.events.values()
     assert preempted.related is not None
     assert (preempted.related.kind, preempted.related.api_version) == ("Node", "v1")
@@ -166,46 +166,46 @@ def test_events_about_cluster_scoped_objects_are_in_the_default_namespace() -> N
 
 
 def test_an_unknown_type_is_refused() -> None:
-    async def story(sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder) -> None:
+    async def steps(sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder) -> None:
         recorder.event(make_pod(), "Info", "R", "A", "note")
         await asyncio.sleep(1)
         assert sink.requests == []
 
-    run_story(story)
+    run_steps(steps)
 
 
 def test_notes_pass_through_gos_printf() -> None:
-    async def story(sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder) -> None:
+    async def steps(sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder) -> None:
         failed(recorder, note="disk 90% full")
         await asyncio.sleep(1)
 
-    [event] = run_story(story).events.values()
+    [event] = run_steps(steps).events.values()
     assert event.note == "disk 90%!f(MISSING)ull"
 
 
 def test_a_name_that_would_be_invalid_becomes_a_uuid() -> None:
-    async def story(sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder) -> None:
+    async def steps(sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder) -> None:
         for name in ("Not_A_Name", "x" * 250):
             failed(recorder, make_pod(name))
         await asyncio.sleep(1)
 
-    names = [event.metadata.name for event in run_story(story).events.values()]
+    names = [event.metadata.name for event in run_steps(steps).events.values()]
     assert [str(uuid.UUID(name)) for name in names] == names
     assert [uuid.UUID(name).version for name in names] == [4, 4]
 
 
 def test_events_of_one_instant_have_names_of_their_own() -> None:
-    async def story(sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder) -> None:
+    async def steps(sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder) -> None:
         for reason in ("A", "B", "C"):
             recorder.event(make_pod(), "Normal", reason, "Binding", "note")
         await asyncio.sleep(1)
 
-    assert len(run_story(story).events) == 3
+    assert len(run_steps(steps).events) == 3
 
 
 class TestSeries:
     def test_the_second_event_makes_a_series_of_two_and_retains_the_first_note(self) -> None:
-        async def story(
+        async def steps(
             sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder
         ) -> None:
             failed(recorder, note="first")
@@ -221,10 +221,10 @@ class TestSeries:
             assert set(body) == {"series"}
             assert set(body["series"]) == {"count", "lastObservedTime"}
 
-        run_story(story)
+        run_steps(steps)
 
     def test_a_patch_waits_for_the_creation_under_way(self) -> None:
-        async def story(
+        async def steps(
             sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder
         ) -> None:
             await asyncio.sleep(1)  # past the refresh at the start
@@ -235,10 +235,10 @@ class TestSeries:
             assert sink.verbs() == ["create", "patch"]
             assert sink.requests[1][1] - sink.requests[0][1] >= 2 * SECOND
 
-        run_story(story)
+        run_steps(steps)
 
     def test_further_events_only_count_until_the_refresh(self) -> None:
-        async def story(
+        async def steps(
             sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder
         ) -> None:
             for _ in range(10):
@@ -251,10 +251,10 @@ class TestSeries:
             assert event.series is not None
             assert event.series.count == 10
 
-        run_story(story)
+        run_steps(steps)
 
     def test_an_ended_series_is_sent_a_last_time_and_evicted(self) -> None:
-        async def story(
+        async def steps(
             sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder
         ) -> None:
             for _ in range(3):
@@ -268,10 +268,10 @@ class TestSeries:
             assert sink.verbs()[-1] == "create"
             assert len(sink.events) == 2
 
-        run_story(story)
+        run_steps(steps)
 
     def test_a_last_sending_that_fails_is_repeated_at_the_next_round(self) -> None:
-        async def story(
+        async def steps(
             sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder
         ) -> None:
             for _ in range(3):
@@ -283,10 +283,10 @@ class TestSeries:
             await asyncio.sleep(6 * 60)
             assert sink.verbs() == ["create", "patch", "patch", "patch"]
 
-        run_story(story)
+        run_steps(steps)
 
     def test_a_series_that_grows_during_its_last_sending_stays_cached(self) -> None:
-        async def story(
+        async def steps(
             sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder
         ) -> None:
             for _ in range(3):
@@ -304,10 +304,10 @@ class TestSeries:
             assert sink.verbs() == ["create", "patch", "patch", "patch"]
             assert sink.requests[-1][2]["series"]["count"] == 5
 
-        run_story(story)
+        run_steps(steps)
 
     def test_a_single_event_is_evicted_after_six_minutes(self) -> None:
-        async def story(
+        async def steps(
             sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder
         ) -> None:
             failed(recorder)
@@ -316,10 +316,10 @@ class TestSeries:
             await asyncio.sleep(1)
             assert sink.verbs() == ["create", "create"]
 
-        run_story(story)
+        run_steps(steps)
 
     def test_a_change_of_the_object_begins_a_new_event(self) -> None:
-        async def story(
+        async def steps(
             sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder
         ) -> None:
             failed(recorder, make_pod(version="1"))
@@ -328,10 +328,10 @@ class TestSeries:
             await asyncio.sleep(1)
             assert sink.verbs() == ["create"] * 3
 
-        run_story(story)
+        run_steps(steps)
 
     def test_an_event_deleted_on_the_server_is_recreated_with_its_series(self) -> None:
-        async def story(
+        async def steps(
             sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder
         ) -> None:
             failed(recorder)
@@ -344,10 +344,10 @@ class TestSeries:
             assert event.series is not None
             assert event.series.count == 2
 
-        run_story(story)
+        run_steps(steps)
 
     def test_a_series_whose_event_is_created_concurrently_is_patched_later(self) -> None:
-        async def story(
+        async def steps(
             sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder
         ) -> None:
             failed(recorder)
@@ -358,13 +358,13 @@ class TestSeries:
             assert sink.verbs() == ["create", "patch", "create", "patch"]
             assert 10 * SECOND <= sink.requests[3][1] - sink.requests[2][1] <= 12.6 * SECOND
 
-        run_story(story)
+        run_steps(steps)
 
 
 class TestSending:
     @pytest.mark.parametrize("code", [400, 403, 404, 409, 422, 429, 500])
     def test_events_that_the_server_refuses_are_dropped(self, code: int) -> None:
-        async def story(
+        async def steps(
             sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder
         ) -> None:
             sink.failures = [code]
@@ -372,10 +372,10 @@ class TestSending:
             await asyncio.sleep(120)
             assert sink.verbs() == ["create"]
 
-        run_story(story)
+        run_steps(steps)
 
     def test_an_unreachable_server_is_tried_twelve_times(self) -> None:
-        async def story(
+        async def steps(
             sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder
         ) -> None:
             sink.failures = [0] * 100
@@ -386,10 +386,10 @@ class TestSending:
             assert all(10 * SECOND <= gap <= 12.6 * SECOND for gap in gaps)
             assert sink.requests[-1][1] < 2.5 * MINUTE
 
-        run_story(story)
+        run_steps(steps)
 
     def test_a_server_that_comes_back_gets_the_event(self) -> None:
-        async def story(
+        async def steps(
             sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder
         ) -> None:
             sink.failures = [0, 0]
@@ -398,10 +398,10 @@ class TestSending:
             assert sink.verbs() == ["create"] * 3
             assert len(sink.events) == 1
 
-        run_story(story)
+        run_steps(steps)
 
     def test_a_slow_event_does_not_delay_other_events(self) -> None:
-        async def story(
+        async def steps(
             sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder
         ) -> None:
             sink.failures = [0]
@@ -410,10 +410,10 @@ class TestSending:
             await asyncio.sleep(1)
             assert len(sink.events) == 99
 
-        run_story(story)
+        run_steps(steps)
 
     def test_drain_waits_for_what_was_recorded(self) -> None:
-        async def story(
+        async def steps(
             sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder
         ) -> None:
             for number in range(100):
@@ -421,7 +421,7 @@ class TestSending:
             await b.drain()
             assert len(sink.events) == 100
 
-        run_story(story)
+        run_steps(steps)
 
     def test_a_full_queue_drops_and_never_blocks(self) -> None:
         async def main() -> int:

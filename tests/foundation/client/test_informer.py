@@ -26,7 +26,7 @@ from kubesched.foundation.util.components import running
 from kubesched.foundation.util.virtual_loop import run
 from tests.foundation.client.fake_api_server import FakeApiServer, failure, pod
 
-Story = Callable[[FakeApiServer, SharedInformer[Pod], list[str]], Awaitable[None]]
+SpecSteps = Callable[[FakeApiServer, SharedInformer[Pod], list[str]], Awaitable[None]]
 
 
 def named(shown: Pod) -> str:
@@ -48,7 +48,7 @@ def make_informer(server: FakeApiServer) -> SharedInformer[Pod]:
     return SharedInformer(server.access, Pod, current_clock(), random.Random(1))
 
 
-def run_story(story: Story, server: FakeApiServer | None = None) -> list[str]:
+def run_steps(steps: SpecSteps, server: FakeApiServer | None = None) -> list[str]:
     """Run a scenario with a running informer on virtual time; return the calls of its handlers."""
 
     async def main() -> list[str]:
@@ -56,7 +56,7 @@ def run_story(story: Story, server: FakeApiServer | None = None) -> list[str]:
         informer = make_informer(stage)
         heard = listen(informer)
         async with running(informer):
-            await story(stage, informer, heard)
+            await steps(stage, informer, heard)
         return heard
 
     return run(main)
@@ -67,7 +67,7 @@ async def elapsed_s() -> float:
 
 
 def test_lists_then_watches_from_the_lists_version() -> None:
-    async def story(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
+    async def steps(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
         server.put("a")
         await informer.wait_for_sync()
         assert heard == ["+a@11"]
@@ -80,7 +80,7 @@ def test_lists_then_watches_from_the_lists_version() -> None:
         assert informer.store.get("b", "default") == pod("b", version=13)
         assert informer.resource_version == "14"
 
-    assert run_story(story) == ["+a@11", "a@11>a@12", "+b@13", "-a@14"]
+    assert run_steps(steps) == ["+a@11", "a@11>a@12", "+b@13", "-a@14"]
 
 
 def test_events_older_than_the_copy_are_ignored() -> None:
@@ -90,7 +90,7 @@ def test_events_older_than_the_copy_are_ignored() -> None:
     ended with a corrupted cache.
     """
 
-    async def story(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
+    async def steps(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
         server.put("a")
         await informer.wait_for_sync()
         server.put("a")
@@ -108,21 +108,21 @@ def test_events_older_than_the_copy_are_ignored() -> None:
         await asyncio.sleep(1)
         assert heard[len(before) :] == ["a@12>a@15"]
 
-    run_story(story)
+    run_steps(steps)
 
 
 def test_an_informer_syncs_after_its_first_list_even_if_it_is_empty() -> None:
-    async def story(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
+    async def steps(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
         assert not informer.has_synced
         await informer.wait_for_sync()
         assert informer.has_synced
         assert len(informer.store) == 0
 
-    assert run_story(story) == []
+    assert run_steps(steps) == []
 
 
 def test_reads_long_lists_page_by_page() -> None:
-    async def story(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
+    async def steps(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
         await informer.wait_for_sync()
         lists = [options for verb, options in server.calls if verb == "list"]
         limits = [(options["limit"], bool(options["continue_token"])) for options in lists]
@@ -131,12 +131,12 @@ def test_reads_long_lists_page_by_page() -> None:
     server = FakeApiServer()
     for number in range(1_234):
         server.put(f"p{number}")
-    heard = run_story(story, server)
+    heard = run_steps(steps, server)
     assert heard == [f"+p{number}@{number + 11}" for number in range(1_234)]
 
 
 def test_a_list_that_expires_half_way_is_requested_in_one_piece() -> None:
-    async def story(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
+    async def steps(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
         server.fail("page", failure(410))
         await informer.wait_for_sync()
         assert [options["limit"] for _, options in server.calls if "limit" in options] == [
@@ -149,7 +149,7 @@ def test_a_list_that_expires_half_way_is_requested_in_one_piece() -> None:
     server = FakeApiServer()
     for number in range(600):
         server.put(f"p{number}")
-    assert len(run_story(story, server)) == 600
+    assert len(run_steps(steps, server)) == 600
 
 
 def test_selectors_and_namespace_are_repeated_on_every_request() -> None:
@@ -210,7 +210,7 @@ def test_a_transform_is_applied_before_handlers_are_called() -> None:
 
 class TestWatchEnds:
     def test_a_watch_that_ends_normally_is_resumed_without_a_list(self) -> None:
-        async def story(
+        async def steps(
             server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]
         ) -> None:
             await asyncio.sleep(360)
@@ -220,10 +220,10 @@ class TestWatchEnds:
             assert heard == ["+a@11"]
             assert server.verbs() == ["list", "watch", "watch"]
 
-        run_story(story)
+        run_steps(steps)
 
     def test_a_bookmark_moves_the_place_to_resume_from(self) -> None:
-        async def story(
+        async def steps(
             server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]
         ) -> None:
             await asyncio.sleep(5)
@@ -237,10 +237,10 @@ class TestWatchEnds:
             assert server.watched_from() == ["10", "11"]
             assert heard == ["+a@12"]
 
-        run_story(story)
+        run_steps(steps)
 
     def test_an_end_within_a_second_without_events_leads_to_a_new_list_after_a_pause(self) -> None:
-        async def story(
+        async def steps(
             server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]
         ) -> None:
             await asyncio.sleep(0.5)
@@ -250,10 +250,10 @@ class TestWatchEnds:
             await asyncio.sleep(1.7)
             assert server.verbs() == ["list", "watch", "list", "watch"]
 
-        run_story(story)
+        run_steps(steps)
 
     def test_an_end_within_a_second_with_events_is_a_normal_one(self) -> None:
-        async def story(
+        async def steps(
             server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]
         ) -> None:
             await asyncio.sleep(0.5)
@@ -262,10 +262,10 @@ class TestWatchEnds:
             await asyncio.sleep(0.1)
             assert server.verbs() == ["list", "watch", "watch"]
 
-        run_story(story)
+        run_steps(steps)
 
     def test_a_version_too_old_leads_to_a_new_list_and_missed_deletions_come_first(self) -> None:
-        async def story(
+        async def steps(
             server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]
         ) -> None:
             for name in ("gone", "changed", "same"):
@@ -282,7 +282,7 @@ class TestWatchEnds:
             await asyncio.sleep(1.5)
             assert server.verbs() == ["list", "watch", "watch", "list", "watch"]
 
-        assert run_story(story) == [
+        assert run_steps(steps) == [
             "-?gone@11",
             "changed@12>changed@15",
             "same@13>same@13",
@@ -290,7 +290,7 @@ class TestWatchEnds:
         ]
 
     def test_an_object_recreated_between_watches_is_reported_as_an_update(self) -> None:
-        async def story(
+        async def steps(
             server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]
         ) -> None:
             server.put("a", uid="one")
@@ -301,11 +301,11 @@ class TestWatchEnds:
             server.forget_history()
             await asyncio.sleep(5)
 
-        assert run_story(story) == ["+a@11", "a@11>a@13"]
+        assert run_steps(steps) == ["+a@11", "a@11>a@13"]
 
     @pytest.mark.parametrize("code", [0, 429])
     def test_a_watch_on_an_unavailable_server_is_retried_without_a_list(self, code: int) -> None:
-        async def story(
+        async def steps(
             server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]
         ) -> None:
             await asyncio.sleep(10)
@@ -317,10 +317,10 @@ class TestWatchEnds:
             await asyncio.sleep(1)
             assert heard == ["+a@11"]
 
-        run_story(story)
+        run_steps(steps)
 
     def test_a_connection_that_broke_after_it_worked_is_reopened_at_once(self) -> None:
-        async def story(
+        async def steps(
             server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]
         ) -> None:
             await asyncio.sleep(5)
@@ -330,10 +330,10 @@ class TestWatchEnds:
             await asyncio.sleep(0.1)
             assert server.watched_from() == ["10", "11"]
 
-        run_story(story)
+        run_steps(steps)
 
     def test_other_failures_lead_to_a_new_list(self) -> None:
-        async def story(
+        async def steps(
             server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]
         ) -> None:
             await asyncio.sleep(5)
@@ -341,10 +341,10 @@ class TestWatchEnds:
             await asyncio.sleep(2)
             assert server.verbs() == ["list", "watch", "list", "watch"]
 
-        run_story(story)
+        run_steps(steps)
 
     def test_an_error_event_counts_as_the_failure_it_names(self) -> None:
-        async def story(
+        async def steps(
             server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]
         ) -> None:
             await asyncio.sleep(5)
@@ -355,33 +355,33 @@ class TestWatchEnds:
             assert server.verbs() == ["list", "watch", "list", "watch"]
             assert informer.resource_version == "10"
 
-        run_story(story)
+        run_steps(steps)
 
 
 def test_failing_lists_are_repeated_at_growing_distances() -> None:
-    async def story(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
+    async def steps(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
         server.fail("list", failure(403, "pods is forbidden"), times=4)
         await informer.wait_for_sync()
         assert server.verbs().count("list") == 5
         pauses_s = await elapsed_s() - 5 * 0.01
         assert 0.8 + 1.6 + 3.2 + 6.4 <= pauses_s < 2 * (0.8 + 1.6 + 3.2 + 6.4)
 
-    run_story(story)
+    run_steps(steps)
 
 
 @pytest.mark.parametrize("code", [0, 502, 503, 504])
 def test_an_unavailable_server_is_retried_often_behind_any_proxy(code: int) -> None:
-    async def story(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
+    async def steps(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
         server.fail("list", failure(code), times=1_000)
         await asyncio.sleep(60)
         # 0.8, 1.6, then 3 s, each up to twice as long
         assert len(server.calls) >= 2 + (60 - 2 * (0.8 + 1.6)) // 6
 
-    run_story(story)
+    run_steps(steps)
 
 
 def test_an_event_without_a_version_does_not_make_the_next_watch_begin_anywhere() -> None:
-    async def story(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
+    async def steps(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
         await informer.wait_for_sync()
         server.say(WatchEvent("BOOKMARK", None, ""))
         await asyncio.sleep(5)
@@ -389,18 +389,18 @@ def test_an_event_without_a_version_does_not_make_the_next_watch_begin_anywhere(
         await asyncio.sleep(1)
         assert server.watched_from() == ["10", "10"]
 
-    run_story(story)
+    run_steps(steps)
 
 
 def test_a_kind_that_is_never_served_never_syncs() -> None:
-    async def story(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
+    async def steps(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
         server.fail("list", failure(404), times=10_000)
         await asyncio.sleep(3_600)
         assert not informer.has_synced
         # In each two minutes there are pauses of 0.8, 1.6, 3.2, 6.4, 12.8 s and more.
         assert 30 * 5 < len(server.calls) < 30 * 9
 
-    run_story(story)
+    run_steps(steps)
 
 
 class TestHandlers:
@@ -447,7 +447,7 @@ class TestHandlers:
         ]
 
     def test_a_late_handler_gets_all_existing_objects_first(self) -> None:
-        async def story(
+        async def steps(
             server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]
         ) -> None:
             server.put("a")
@@ -459,7 +459,7 @@ class TestHandlers:
             await asyncio.sleep(1)
             assert late == ["+a@11", "+b@12", "a@11>a@13"]
 
-        run_story(story)
+        run_steps(steps)
 
     def test_a_handler_that_is_added_during_a_list_gets_no_object_twice(self) -> None:
         async def main() -> None:
@@ -484,7 +484,7 @@ class TestHandlers:
         run(main)
 
     def test_handlers_may_ignore_what_they_do_not_need(self) -> None:
-        async def story(
+        async def steps(
             server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]
         ) -> None:
             informer.add_handler()
@@ -494,7 +494,7 @@ class TestHandlers:
             server.remove("a")
             await asyncio.sleep(1)
 
-        assert run_story(story) == ["+a@11", "a@11>a@12", "-a@13"]
+        assert run_steps(steps) == ["+a@11", "a@11>a@12", "-a@13"]
 
 
 class TestStopping:
@@ -550,7 +550,7 @@ class TestStopping:
 
 
 def test_available_events_cost_no_turn_of_the_loop() -> None:
-    async def story(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
+    async def steps(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
         await asyncio.sleep(1)
         for number in range(500):
             server.put(f"p{number}")
@@ -560,11 +560,11 @@ def test_available_events_cost_no_turn_of_the_loop() -> None:
             await asyncio.sleep(0)
         assert turns <= 3
 
-    run_story(story)
+    run_steps(steps)
 
 
 def test_a_burst_of_events_yields_to_other_tasks() -> None:
-    async def story(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
+    async def steps(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
         await asyncio.sleep(1)
         for number in range(5_000):
             server.put(f"p{number}")
@@ -574,7 +574,7 @@ def test_a_burst_of_events_yields_to_other_tasks() -> None:
             await asyncio.sleep(0)
         assert len(seen) >= 4
 
-    run_story(story)
+    run_steps(steps)
 
 
 def test_handlers_that_take_long_let_others_run_in_between() -> None:
@@ -698,7 +698,7 @@ class _Timed(list[object]):
 
 
 def test_an_api_error_is_the_only_failure_that_is_survived() -> None:
-    async def story(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
+    async def steps(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
         def bug() -> None:
             raise TypeError("a bug in the transport")
 
@@ -706,7 +706,7 @@ def test_an_api_error_is_the_only_failure_that_is_survived() -> None:
         await asyncio.sleep(60)
 
     with pytest.raises(ExceptionGroup) as caught:
-        run_story(story)
+        run_steps(steps)
     assert isinstance(caught.value.exceptions[0], TypeError)
     assert not isinstance(caught.value.exceptions[0], ApiError)
 
@@ -758,20 +758,20 @@ FORMS = ["same token", "new tokens", "empty"]
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_list_with_endless_pages_is_requested_in_one_piece(form: str) -> None:
-    async def story(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
+    async def steps(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
         async with asyncio.timeout(60):
             await informer.wait_for_sync()
         assert sorted(heard) == ["+a@11", "+b@12"]
 
-    run_story(story, EndlessPages(form, is_stubborn=False))
+    run_steps(steps, EndlessPages(form, is_stubborn=False))
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_endless_lists_fail_and_are_retried(form: str, caplog: pytest.LogCaptureFixture) -> None:
-    async def story(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
+    async def steps(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
         await asyncio.sleep(120)
         assert not informer.has_synced
         assert list(informer.store.list()) == []
         assert "lead nowhere" in caplog.text
 
-    run_story(story, EndlessPages(form, is_stubborn=True))
+    run_steps(steps, EndlessPages(form, is_stubborn=True))

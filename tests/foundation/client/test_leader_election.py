@@ -81,15 +81,15 @@ class ElectionHarness:
         return (self.clock.monotonic_ns() - began_ns) / SECOND
 
 
-def virtually(story: Callable[[ElectionHarness], Awaitable[None]]) -> None:
+def virtually(steps: Callable[[ElectionHarness], Awaitable[None]]) -> None:
     async def main() -> None:
-        await story(ElectionHarness())
+        await steps(ElectionHarness())
 
     run(main)
 
 
 def test_an_absent_lease_is_created_and_renewed_at_once() -> None:
-    async def story(harness: ElectionHarness) -> None:
+    async def steps(harness: ElectionHarness) -> None:
         elector = harness.elector()
         assert harness.metric("master_status") == 0
         async with running(elector):
@@ -111,11 +111,11 @@ def test_an_absent_lease_is_created_and_renewed_at_once() -> None:
             "kube-scheduler: me stopped leading",
         ]
 
-    virtually(story)
+    virtually(steps)
 
 
 def test_stopping_a_leader_releases_the_lease() -> None:
-    async def story(harness: ElectionHarness) -> None:
+    async def steps(harness: ElectionHarness) -> None:
         async with running(elector := harness.elector()):
             await elector.leading.wait()
         spec = await harness.lease()
@@ -125,11 +125,11 @@ def test_stopping_a_leader_releases_the_lease() -> None:
             assert await harness.seconds_until_leading(other) < 0.1
             assert (await harness.lease()).lease_transitions == 1
 
-    virtually(story)
+    virtually(steps)
 
 
 def test_stopping_a_waiting_contender_leaves_the_lease_alone() -> None:
-    async def story(harness: ElectionHarness) -> None:
+    async def steps(harness: ElectionHarness) -> None:
         before = await harness.hold("other")
         async with running(elector := harness.elector()):
             await asyncio.sleep(5)
@@ -138,54 +138,54 @@ def test_stopping_a_waiting_contender_leaves_the_lease_alone() -> None:
         assert after == before
         assert harness.told == []
 
-    virtually(story)
+    virtually(steps)
 
 
 def test_the_transition_count_of_a_lease_may_be_at_its_maximum() -> None:
-    async def story(harness: ElectionHarness) -> None:
+    async def steps(harness: ElectionHarness) -> None:
         await harness.hold("", transitions=2**31 - 1)
         async with running(elector := harness.elector()):
             assert await harness.seconds_until_leading(elector) < 0.1
             assert (await harness.lease()).lease_transitions == 0
 
-    virtually(story)
+    virtually(steps)
 
 
 @pytest.mark.parametrize("holder", ["", None])
 def test_a_lease_without_a_holder_is_acquired_immediately(holder: str | None) -> None:
-    async def story(harness: ElectionHarness) -> None:
+    async def steps(harness: ElectionHarness) -> None:
         await harness.hold(holder)
         async with running(elector := harness.elector()):
             assert await harness.seconds_until_leading(elector) < 0.1
             assert (await harness.lease()).lease_transitions == (1 if holder is None else 4)
 
-    virtually(story)
+    virtually(steps)
 
 
 @pytest.mark.parametrize(("duration", "at_least", "at_most"), [(15, 15, 20), (60, 60, 65)])
 def test_a_standby_waits_for_the_duration_in_the_lease_of_a_dead_holder(
     duration: int, at_least: float, at_most: float
 ) -> None:
-    async def story(harness: ElectionHarness) -> None:
+    async def steps(harness: ElectionHarness) -> None:
         await harness.hold("dead", duration=duration)
         async with running(elector := harness.elector()):
             assert at_least <= await harness.seconds_until_leading(elector) < at_most
             assert (await harness.lease()).lease_transitions == 4
 
-    virtually(story)
+    virtually(steps)
 
 
 def test_a_lease_without_a_duration_is_acquired_at_the_second_poll() -> None:
-    async def story(harness: ElectionHarness) -> None:
+    async def steps(harness: ElectionHarness) -> None:
         await harness.hold("dead", duration=None)
         async with running(elector := harness.elector()):
             assert 2 <= await harness.seconds_until_leading(elector) <= 4.5
 
-    virtually(story)
+    virtually(steps)
 
 
 def test_standbys_acquire_a_released_lease_at_once(caplog: pytest.LogCaptureFixture) -> None:
-    async def story(harness: ElectionHarness) -> None:
+    async def steps(harness: ElectionHarness) -> None:
         async with running(first := harness.elector()):
             await first.leading.wait()
             standbys = [harness.elector(f"standby {number}") for number in range(3)]
@@ -198,11 +198,11 @@ def test_standbys_acquire_a_released_lease_at_once(caplog: pytest.LogCaptureFixt
                 # All three tried at once, and two were refused.
                 assert [each.message for each in caplog.records if each.levelname == "ERROR"] == []
 
-    virtually(story)
+    virtually(steps)
 
 
 def test_a_lease_that_may_not_be_watched_is_tried_every_retry_period() -> None:
-    async def story(harness: ElectionHarness) -> None:
+    async def steps(harness: ElectionHarness) -> None:
         lease = await harness.hold("other", duration=3600)
         refusal = ApiError(Status(status="Failure", code=403, message="forbidden"))
         harness.fail = {"watch": Fault(error=refusal)}
@@ -216,11 +216,11 @@ def test_a_lease_that_may_not_be_watched_is_tried_every_retry_period() -> None:
             await harness.api.update(msgspec.structs.replace(lease, spec=released))
             assert await harness.seconds_until_leading(elector) < 4.5
 
-    virtually(story)
+    virtually(steps)
 
 
 def test_each_event_or_bookmark_restarts_the_watch_timeout() -> None:
-    async def story(harness: ElectionHarness) -> None:
+    async def steps(harness: ElectionHarness) -> None:
         lease = await harness.hold("alive")
         async with running(elector := harness.elector()):
             for minute in range(5):
@@ -231,11 +231,11 @@ def test_each_event_or_bookmark_restarts_the_watch_timeout() -> None:
                 assert not elector.may_act()
             assert await harness.seconds_until_leading(elector) >= 15
 
-    virtually(story)
+    virtually(steps)
 
 
 def test_a_conflict_is_resolved_within_the_attempt() -> None:
-    async def story(harness: ElectionHarness) -> None:
+    async def steps(harness: ElectionHarness) -> None:
         async with running(elector := harness.elector()):
             await elector.leading.wait()
             await asyncio.sleep(0.5)
@@ -250,12 +250,12 @@ def test_a_conflict_is_resolved_within_the_attempt() -> None:
             kept = await harness.api.get(Lease, "kube-scheduler", "kube-system")
             assert kept.metadata.labels == {"a": "b"}
 
-    virtually(story)
+    virtually(steps)
 
 
 @pytest.mark.parametrize("delay_s", [0, 3, 1000])
 def test_a_leader_that_cannot_write_stops_before_another_replica_may_lead(delay_s: int) -> None:
-    async def story(harness: ElectionHarness) -> None:
+    async def steps(harness: ElectionHarness) -> None:
         elector = harness.elector()
         task = asyncio.create_task(elector.run())
         await elector.leading.wait()
@@ -272,11 +272,11 @@ def test_a_leader_that_cannot_write_stops_before_another_replica_may_lead(delay_
         harness.fail = {}
         await task
 
-    virtually(story)
+    virtually(steps)
 
 
 def test_a_lease_acquired_by_another_replica_is_not_released() -> None:
-    async def story(harness: ElectionHarness) -> None:
+    async def steps(harness: ElectionHarness) -> None:
         elector = harness.elector()
         task = asyncio.create_task(elector.run())
         await elector.leading.wait()
@@ -290,11 +290,11 @@ def test_a_lease_acquired_by_another_replica_is_not_released() -> None:
         await task
         assert (await harness.lease()).holder_identity == "thief"
 
-    virtually(story)
+    virtually(steps)
 
 
 def test_a_deleted_lease_is_not_taken_from_its_living_holder() -> None:
-    async def story(harness: ElectionHarness) -> None:
+    async def steps(harness: ElectionHarness) -> None:
         elector, other = harness.elector(), harness.elector("other")
         async with running(elector):
             await elector.leading.wait()
@@ -306,11 +306,11 @@ def test_a_deleted_lease_is_not_taken_from_its_living_holder() -> None:
                     assert not other.may_act()
                 assert elector.may_act()
 
-    virtually(story)
+    virtually(steps)
 
 
 def test_a_replica_that_lost_the_race_to_create_a_lease_has_read_its_holder() -> None:
-    async def story(harness: ElectionHarness) -> None:
+    async def steps(harness: ElectionHarness) -> None:
         # Neither finds a lease. The replica that creates it renews it only after the other tries
         # again.
         leader, other = harness.elector(retry_period_ns=6 * SECOND), harness.elector("other")
@@ -322,7 +322,7 @@ def test_a_replica_that_lost_the_race_to_create_a_lease_has_read_its_holder() ->
                 await asyncio.sleep(0.1)
                 assert not (leader.may_act() and other.may_act())
 
-    virtually(story)
+    virtually(steps)
 
 
 async def never_both_lead(first: LeaderElector, second: LeaderElector, seconds: int) -> None:
@@ -337,7 +337,7 @@ def test_a_replica_whose_lease_has_expired_does_not_create_a_deleted_lease(
 ) -> None:
     """Seed 920000195: another replica had acquired the lease during the pause."""
 
-    async def story(harness: ElectionHarness) -> None:
+    async def steps(harness: ElectionHarness) -> None:
         clock = OwnClock(harness.clock, 1.0)
         paused = harness.elector("paused", clock)
         other = harness.elector("other", retry_period_ns=6 * SECOND)
@@ -356,11 +356,11 @@ def test_a_replica_whose_lease_has_expired_does_not_create_a_deleted_lease(
                 await never_both_lead(paused, other, 30)
                 assert other.may_act()
 
-    virtually(story)
+    virtually(steps)
 
 
 def test_a_deleted_lease_may_have_been_renewed_since_it_was_read() -> None:
-    async def story(harness: ElectionHarness) -> None:
+    async def steps(harness: ElectionHarness) -> None:
         leader, other = harness.elector("leader"), harness.elector("other")
         async with running(leader, other):
             await asyncio.sleep(10)
@@ -377,7 +377,7 @@ def test_a_deleted_lease_may_have_been_renewed_since_it_was_read() -> None:
             await never_both_lead(first, second, 30)
             assert second.may_act()
 
-    virtually(story)
+    virtually(steps)
 
 
 SETTINGS = {

@@ -252,7 +252,7 @@ class LeaseFenceHarness:
 
 def contend(
     contenders: int,
-    story: Callable[[LeaseFenceHarness], Awaitable[None]],
+    steps: Callable[[LeaseFenceHarness], Awaitable[None]],
     rates: tuple[float, ...] = (),
 ) -> None:
     """Run the scenario with contenders. Afterwards a replica must lead, without any violation."""
@@ -261,7 +261,7 @@ def contend(
         harness = LeaseFenceHarness(contenders, rates)
         tasks = [asyncio.create_task(replica.run()) for replica in harness.replicas]
         try:
-            await story(harness)
+            await steps(harness)
             harness.network.trouble = lambda _: None
             for replica in harness.replicas:
                 replica.wake()
@@ -285,17 +285,17 @@ def is_about_lease(request: OutgoingRequest) -> bool:
 @pytest.mark.parametrize("contenders", [2, 3])
 class TestContenders:
     def test_replicas_that_start_together_do_not_alternate(self, contenders: int) -> None:
-        async def story(harness: LeaseFenceHarness) -> None:
+        async def steps(harness: LeaseFenceHarness) -> None:
             await asyncio.sleep(60)
             assert len(harness.witness.order) == 1
 
-        contend(contenders, story)
+        contend(contenders, steps)
 
     @pytest.mark.parametrize("pause_s", [5, 11, 14, 16, 120])
     def test_a_suspended_write_checks_the_fence_when_it_resumes(
         self, contenders: int, pause_s: int
     ) -> None:
-        async def story(harness: LeaseFenceHarness) -> None:
+        async def steps(harness: LeaseFenceHarness) -> None:
             leader = await harness.leader()
             await asyncio.sleep(5)
             leader.sleep()
@@ -306,13 +306,13 @@ class TestContenders:
             if pause_s < 15 or pause_s > 20:
                 assert len(harness.witness.order) == (1 if pause_s < 15 else 2)
 
-        contend(contenders, story)
+        contend(contenders, steps)
 
     @pytest.mark.parametrize("applied", [False, True])
     def test_renewals_that_are_lost_end_the_term_in_time(
         self, contenders: int, applied: bool
     ) -> None:
-        async def story(harness: LeaseFenceHarness) -> None:
+        async def steps(harness: LeaseFenceHarness) -> None:
             leader = await harness.leader()
             own = f'"{leader.number}-1"'.encode()
 
@@ -331,13 +331,13 @@ class TestContenders:
             assert leader.most_after_loss <= 1
             await asyncio.sleep(60)
 
-        contend(contenders, story)
+        contend(contenders, steps)
 
     @pytest.mark.parametrize("server_s", [1, 4, 9, 30])
     def test_a_slow_server_executes_no_write_after_the_lease(
         self, contenders: int, server_s: int
     ) -> None:
-        async def story(harness: LeaseFenceHarness) -> None:
+        async def steps(harness: LeaseFenceHarness) -> None:
             leader = await harness.leader()
             await asyncio.sleep(5)
             dice = random.Random(server_s)
@@ -352,10 +352,10 @@ class TestContenders:
             await asyncio.sleep(120)
             assert leader.most_after_loss <= 1
 
-        contend(contenders, story)
+        contend(contenders, steps)
 
     def test_a_server_that_is_away_for_longer_than_the_lease(self, contenders: int) -> None:
-        async def story(harness: LeaseFenceHarness) -> None:
+        async def steps(harness: LeaseFenceHarness) -> None:
             await harness.leader()
             await asyncio.sleep(5)
             harness.network.go_down()
@@ -363,13 +363,13 @@ class TestContenders:
             harness.network.come_up()
             await asyncio.sleep(60)
 
-        contend(contenders, story)
+        contend(contenders, steps)
 
     @pytest.mark.parametrize("offset_ns", [-HOUR, HOUR])
     def test_wall_clocks_that_jump_change_nothing_for_long(
         self, contenders: int, offset_ns: int
     ) -> None:
-        async def story(harness: LeaseFenceHarness) -> None:
+        async def steps(harness: LeaseFenceHarness) -> None:
             leader = await harness.leader()
             await asyncio.sleep(5)
             leader.clock.wall_offset_ns = offset_ns
@@ -381,11 +381,11 @@ class TestContenders:
             await asyncio.sleep(60)
             assert len(harness.witness.order) == 1
 
-        contend(contenders, story)
+        contend(contenders, steps)
 
 
 def test_a_write_that_waits_for_a_connection_is_not_sent_when_it_gets_one_too_late() -> None:
-    async def story(harness: LeaseFenceHarness) -> None:
+    async def steps(harness: LeaseFenceHarness) -> None:
         leader = await harness.leader()
         assert leader.elector is not None
         await asyncio.sleep(5)
@@ -402,7 +402,7 @@ def test_a_write_that_waits_for_a_connection_is_not_sent_when_it_gets_one_too_la
         assert harness.network.count("POST", "/binding") == before
         assert len(harness.witness.order) == sent
 
-    contend(2, story)
+    contend(2, steps)
 
 
 class NetworkFaults(msgspec.Struct, frozen=True):
@@ -443,7 +443,7 @@ fault_phases = st.lists(
 def test_a_write_takes_effect_only_while_its_sender_holds_the_lease(
     contenders: int, phases: list[NetworkFaults], seed: int, rates: tuple[float, ...]
 ) -> None:
-    async def story(harness: LeaseFenceHarness) -> None:
+    async def steps(harness: LeaseFenceHarness) -> None:
         dice = random.Random(seed)
         # A suspended replica may resume with all of its writes in flight, and send none of them.
         stopped = {faults.stopped for faults in phases}
@@ -458,7 +458,7 @@ def test_a_write_takes_effect_only_while_its_sender_holds_the_lease(
             await asyncio.sleep(faults.seconds)
             assert all(replica.most_after_loss <= 1 for replica in steady)
 
-    contend(contenders, story, rates)
+    contend(contenders, steps, rates)
 
 
 def _trouble(faults: NetworkFaults, dice: random.Random) -> Trouble:

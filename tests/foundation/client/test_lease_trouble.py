@@ -49,9 +49,9 @@ class TroubleHarness:
         return self.elector.trouble.problem()
 
 
-def virtually(story: Callable[[], Awaitable[None]]) -> None:
+def virtually(steps: Callable[[], Awaitable[None]]) -> None:
     async def main() -> None:
-        await story()
+        await steps()
 
     run(main)
 
@@ -63,7 +63,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_a_refusal_is_logged_at_once_and_then_once_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def story() -> None:
+    async def steps() -> None:
         harness = TroubleHarness(Fault(error=REFUSED))
         assert harness.problem is None
         async with running(harness.elector):
@@ -80,11 +80,11 @@ def test_a_refusal_is_logged_at_once_and_then_once_a_minute(
                 assert "forbidden" in line
                 assert "kube-system/kubesched" in line
 
-    virtually(story)
+    virtually(steps)
 
 
 def test_a_refusal_is_a_problem_at_once_until_the_lease_is_acquired() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         harness = TroubleHarness(Fault(error=REFUSED))
         async with running(harness.elector):
             await asyncio.sleep(1)
@@ -94,11 +94,11 @@ def test_a_refusal_is_a_problem_at_once_until_the_lease_is_acquired() -> None:
             await harness.elector.leading.wait()
             assert (harness.problem, harness.metric) == (None, 0)
 
-    virtually(story)
+    virtually(steps)
 
 
 def test_a_lease_of_another_replica_is_no_failure() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         harness = TroubleHarness(Fault(error=REFUSED))
         spec = LeaseSpec(holder_identity="other", lease_duration_seconds=3600)
         metadata = ObjectMeta(name="kubesched", namespace="kube-system")
@@ -110,7 +110,7 @@ def test_a_lease_of_another_replica_is_no_failure() -> None:
             await asyncio.sleep(5)
             assert (harness.problem, harness.metric) == (None, 0)
 
-    virtually(story)
+    virtually(steps)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_lease_of_another_replica_is_no_failure() -> None:
 def test_an_unavailable_server_is_a_problem_after_the_renew_deadline(
     fault: Fault, first_failure_s: float
 ) -> None:
-    async def story() -> None:
+    async def steps() -> None:
         harness = TroubleHarness(fault)
         async with running(harness.elector):
             await asyncio.sleep(first_failure_s + 0.1)
@@ -131,4 +131,4 @@ def test_an_unavailable_server_is_a_problem_after_the_renew_deadline(
             await asyncio.sleep(2)
             assert harness.problem is not None
 
-    virtually(story)
+    virtually(steps)

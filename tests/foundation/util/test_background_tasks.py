@@ -11,7 +11,7 @@ from kubesched.foundation.util.virtual_loop import run
 
 
 def test_tasks_started_during_cancellation_are_cancelled() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         tasks, begun = BackgroundTasks(), []
 
         async def for_ever(name: str) -> None:
@@ -36,11 +36,11 @@ def test_tasks_started_during_cancellation_are_cancelled() -> None:
         assert begun[0] == "first"
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
-    run(story)
+    run(steps)
 
 
 def test_being_cancelled_twice_leaves_no_state_behind() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         tasks = BackgroundTasks()
 
         async def ends_slowly() -> None:
@@ -63,14 +63,14 @@ def test_being_cancelled_twice_leaves_no_state_behind() -> None:
             await running
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
-    run(story)
+    run(steps)
 
 
 class TestSoon:
     """Work in one loop iteration that shares a task until some of it awaits."""
 
     def test_work_that_does_not_wait_shares_a_task_and_retains_its_order(self) -> None:
-        async def story() -> None:
+        async def steps() -> None:
             tasks = BackgroundTasks()
             ran: list[tuple[int, asyncio.Task[None] | None]] = []
 
@@ -84,10 +84,10 @@ class TestSoon:
             assert [number for number, _ in ran] == [0, 1, 2, 3]
             assert len({task for _, task in ran}) == 1
 
-        run(story)
+        run(steps)
 
     def test_work_that_waits_holds_up_no_other(self) -> None:
-        async def story() -> None:
+        async def steps() -> None:
             tasks, ended = BackgroundTasks(), []
             loop = asyncio.get_running_loop()
 
@@ -102,10 +102,10 @@ class TestSoon:
                     tasks.spawn_soon(work(name, seconds), "work")
             assert ended == [("a", 0), ("d", 0), ("c", 2), ("e", 2), ("b", 3)]
 
-        run(story)
+        run(steps)
 
     def test_an_error_of_an_awaited_call_is_raised_in_the_task(self) -> None:
-        async def story() -> None:
+        async def steps() -> None:
             tasks, caught = BackgroundTasks(), []
 
             async def work() -> None:
@@ -122,10 +122,10 @@ class TestSoon:
                 tasks.spawn_soon(work(), "work")
             assert caught == ["boom", "went on"]
 
-        run(story)
+        run(steps)
 
     def test_an_exception_ends_only_its_own_background_work(self) -> None:
-        async def story() -> None:
+        async def steps() -> None:
             tasks, ran = BackgroundTasks(), []
 
             async def work(number: int) -> None:
@@ -138,10 +138,10 @@ class TestSoon:
                     tasks.spawn_soon(work(number), "work")
             assert ran == [0, 2]
 
-        run(story)
+        run(steps)
 
     def test_cancelling_the_task_of_waiting_work_ends_that_work_alone(self) -> None:
-        async def story() -> None:
+        async def steps() -> None:
             tasks, ran = BackgroundTasks(), []
 
             async def waits() -> None:
@@ -160,10 +160,10 @@ class TestSoon:
                 tasks.spawn_soon(other(), "work")
             assert ran == ["begun", "other"]
 
-        run(story)
+        run(steps)
 
     def test_work_that_never_began_leaves_no_coroutine(self) -> None:
-        async def story() -> None:
+        async def steps() -> None:
             tasks = BackgroundTasks()
 
             async def work() -> None:
@@ -178,10 +178,10 @@ class TestSoon:
                 await fails()  # a coroutine that is never awaited warns, and warnings fail the test
             assert asyncio.all_tasks() == {asyncio.current_task()}
 
-        run(story)
+        run(steps)
 
     def test_work_of_another_turn_finds_the_same_task_waiting(self) -> None:
-        async def story() -> None:
+        async def steps() -> None:
             tasks = BackgroundTasks()
             ran: list[asyncio.Task[None] | None] = []
 
@@ -196,10 +196,10 @@ class TestSoon:
             assert len(set(ran)) == 1
             assert asyncio.all_tasks() == {asyncio.current_task()}
 
-        run(story)
+        run(steps)
 
     def test_work_that_starts_more_is_not_in_its_way(self) -> None:
-        async def story() -> None:
+        async def steps() -> None:
             tasks, ran = BackgroundTasks(), []
             loop = asyncio.get_running_loop()
 
@@ -217,10 +217,10 @@ class TestSoon:
             assert ran == [0, "turn", 1, "turn", 2, "turn", 3, 3]
             assert asyncio.all_tasks() == {asyncio.current_task()}
 
-        run(story)
+        run(steps)
 
     def test_work_continues_if_the_awaiting_task_is_cancelled(self) -> None:
-        async def story(*, woken_before: bool) -> list[str]:
+        async def steps(*, woken_before: bool) -> list[str]:
             tasks, ran = BackgroundTasks(), []
             waiting: list[asyncio.Task[None]] = []
 
@@ -242,4 +242,4 @@ class TestSoon:
             return ran
 
         for woken_before in (False, True):
-            assert run(story(woken_before=woken_before)) == ["first", "second"]
+            assert run(steps(woken_before=woken_before)) == ["first", "second"]

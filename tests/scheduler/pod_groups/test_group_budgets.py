@@ -10,7 +10,7 @@ import pytest
 
 from kubesched.api import Pod, PodGroup
 from tests.counted_calls import count_calls, grow
-from tests.scheduler.hostile_object_harness import GROUPS, HostileObjectHarness, run_story
+from tests.scheduler.hostile_object_harness import GROUPS, HostileObjectHarness, run_steps
 
 SIZE = 30
 CALLS_PER_MEMBER = 8_000
@@ -23,7 +23,7 @@ def cost(count: int, least: int, cpu: str) -> int:
     container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
     spec = {"containers": [container], "schedulingGroup": {"podGroupName": "g"}}
 
-    async def story(harness: HostileObjectHarness) -> None:
+    async def steps(harness: HostileObjectHarness) -> None:
         group = {"metadata": {"name": "g"}, "spec": {"schedulingPolicy": policy}}
         await harness.api.create_document(PodGroup, "default", group)
         for number in range(count):
@@ -31,7 +31,7 @@ def cost(count: int, least: int, cpu: str) -> int:
             await harness.api.create_document(Pod, "default", pod)
         await asyncio.sleep(3)
 
-    return count_calls(lambda: run_story(story, GROUPS))
+    return count_calls(lambda: run_steps(steps, GROUPS))
 
 
 CASES: dict[str, Callable[[int], int]] = {

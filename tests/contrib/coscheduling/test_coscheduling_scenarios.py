@@ -1,4 +1,4 @@
-"""Stories of Coscheduling on an embedded cluster, in virtual time."""
+"""Scenarios of Coscheduling on an embedded cluster, in virtual time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PROFILE = {
 }
 
 
-def run_story(
+def run_steps(
     scenario: Callable[[ContribHarness], Awaitable[Any]], nodes: int = 2, **args: int
 ) -> Any:
     """Run a scenario on nodes of 4 CPUs."""
@@ -63,7 +63,7 @@ def test_a_group_that_fits_is_placed_at_once() -> None:
         await asyncio.sleep(2)
         return await counts(harness)
 
-    assert run_story(scenario) == {"a": 8}
+    assert run_steps(scenario) == {"a": 8}
 
 
 def test_a_group_that_does_not_fit_holds_no_node() -> None:
@@ -77,7 +77,7 @@ def test_a_group_that_does_not_fit_holds_no_node() -> None:
         await asyncio.sleep(20)
         return before, await counts(harness)
 
-    assert run_story(scenario) == ({}, {"": 8})
+    assert run_steps(scenario) == ({}, {"": 8})
 
 
 def test_a_new_node_makes_room_for_a_group() -> None:
@@ -89,7 +89,7 @@ def test_a_new_node_makes_room_for_a_group() -> None:
         await asyncio.sleep(15)
         return before, await counts(harness)
 
-    assert run_story(scenario) == ({}, {"a": 12})
+    assert run_steps(scenario) == ({}, {"a": 12})
 
 
 def test_members_wait_for_their_group_and_for_each_other() -> None:
@@ -105,7 +105,7 @@ def test_members_wait_for_their_group_and_for_each_other() -> None:
         await asyncio.sleep(5)
         return [*seen, await counts(harness)]
 
-    assert run_story(scenario) == [{}, {}, {"a": 3}]
+    assert run_steps(scenario) == [{}, {}, {"a": 3}]
 
 
 def test_two_groups_that_need_all_nodes_are_placed_one_after_the_other() -> None:
@@ -121,7 +121,7 @@ def test_two_groups_that_need_all_nodes_are_placed_one_after_the_other() -> None
             seen |= set((await counts(harness)).values())
         return seen
 
-    assert run_story(scenario) == {6}
+    assert run_steps(scenario) == {6}
 
 
 def test_a_rule_that_the_check_of_room_misses_rejects_the_whole_group() -> None:
@@ -141,7 +141,7 @@ def test_a_rule_that_the_check_of_room_misses_rejects_the_whole_group() -> None:
         await asyncio.sleep(30)
         return before, await counts(harness)
 
-    assert run_story(scenario) == ({}, {"apart": 3})
+    assert run_steps(scenario) == ({}, {"apart": 3})
 
 
 def test_deleting_a_pod_of_another_group_lets_a_group_in() -> None:
@@ -156,7 +156,7 @@ def test_deleting_a_pod_of_another_group_lets_a_group_in() -> None:
         await asyncio.sleep(20)
         return [*seen, await counts(harness)]
 
-    assert run_story(scenario) == [{"a": 8}, {"a": 4, "b": 4}]
+    assert run_steps(scenario) == [{"a": 8}, {"a": 4, "b": 4}]
 
 
 def test_a_group_waits_for_its_min_resources() -> None:
@@ -168,7 +168,7 @@ def test_a_group_waits_for_its_min_resources() -> None:
         await asyncio.sleep(15)
         return [*seen, await counts(harness)]
 
-    assert run_story(scenario) == [{}, {"a": 2}]
+    assert run_steps(scenario) == [{}, {"a": 2}]
 
 
 def test_a_smaller_min_member_lets_a_group_in() -> None:
@@ -183,7 +183,7 @@ def test_a_smaller_min_member_lets_a_group_in() -> None:
         await asyncio.sleep(15)
         return [*seen, await counts(harness)]
 
-    assert run_story(scenario) == [{}, {"a": 8}]
+    assert run_steps(scenario) == [{}, {"a": 8}]
 
 
 def test_an_important_group_takes_the_nodes_of_less_important_pods() -> None:
@@ -197,7 +197,7 @@ def test_an_important_group_takes_the_nodes_of_less_important_pods() -> None:
         await asyncio.sleep(120)
         return [*seen, await counts(harness)]
 
-    assert run_story(scenario) == [{"": 8}, {"": 4, "vip": 4}]
+    assert run_steps(scenario) == [{"": 8}, {"": 4, "vip": 4}]
 
 
 def test_the_status_follows_the_pods() -> None:
@@ -221,7 +221,7 @@ def test_the_status_follows_the_pods() -> None:
         await look()
         return seen
 
-    assert run_story(scenario) == [("Pending", 0, 0), ("Running", 2, 0), ("Finished", 0, 2)]
+    assert run_steps(scenario) == [("Pending", 0, 0), ("Running", 2, 0), ("Finished", 0, 2)]
 
 
 def test_a_pending_member_that_shrinks_lets_its_group_in() -> None:
@@ -237,7 +237,7 @@ def test_a_pending_member_that_shrinks_lets_its_group_in() -> None:
         await asyncio.sleep(20)
         return [*seen, await counts(harness)]
 
-    assert run_story(scenario, nodes=1) == [{}, {"a": 2}]
+    assert run_steps(scenario, nodes=1) == [{}, {"a": 2}]
 
 
 @pytest.mark.parametrize("how", ["ends", "shrinks"])
@@ -260,7 +260,7 @@ def test_a_pod_that_leaves_room_on_its_node_lets_a_group_in(how: str) -> None:
         await asyncio.sleep(20)
         return [*seen, await harness.placed()]
 
-    assert run_story(scenario, nodes=1) == [{"large"}, {"large", "a-0", "a-1"}]
+    assert run_steps(scenario, nodes=1) == [{"large"}, {"large", "a-0", "a-1"}]
 
 
 def test_a_pod_that_ends_lets_a_group_in_that_another_rule_rejected() -> None:
@@ -286,4 +286,4 @@ def test_a_pod_that_ends_lets_a_group_in_that_another_rule_rejected() -> None:
         await asyncio.sleep(20)
         return [*seen, await harness.placed()]
 
-    assert run_story(scenario) == [{"web"}, {"web", "a-0", "a-1"}]
+    assert run_steps(scenario) == [{"web"}, {"web", "a-0", "a-1"}]

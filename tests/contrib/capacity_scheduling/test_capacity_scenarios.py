@@ -1,4 +1,4 @@
-"""Stories of CapacityScheduling on an embedded cluster, in virtual time."""
+"""Scenarios of CapacityScheduling on an embedded cluster, in virtual time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SEEDS = range(100) if os.environ.get("KUBESCHED_EXPLORE") else range(5)
 ROUND_SEEDS = range(300) if os.environ.get("KUBESCHED_EXPLORE") else range(16)
 
 
-def run_story(
+def run_steps(
     scenario: Callable[[ContribHarness], Awaitable[Any]], nodes: int = 2, seed: int = 0
 ) -> Any:
     """Run a scenario on nodes of 4 CPUs, with the namespaces a, b and c."""
@@ -75,7 +75,7 @@ def test_a_namespace_borrows_up_to_its_max() -> None:
         await asyncio.sleep(5)
         return await placed(harness)
 
-    assert run_story(scenario) == {"a": 5}
+    assert run_steps(scenario) == {"a": 5}
 
 
 def test_lent_resources_are_reclaimed_whatever_the_priority() -> None:
@@ -89,7 +89,7 @@ def test_lent_resources_are_reclaimed_whatever_the_priority() -> None:
         await asyncio.sleep(60)
         return [*seen, await placed(harness)]
 
-    assert run_story(scenario) == [{"a": 8}, {"a": 2, "b": 6}]
+    assert run_steps(scenario) == [{"a": 8}, {"a": 2, "b": 6}]
 
 
 def test_a_namespace_that_borrows_evicts_its_own_less_important_pods_only() -> None:
@@ -109,7 +109,7 @@ def test_a_namespace_that_borrows_evicts_its_own_less_important_pods_only() -> N
         }
         return await placed(harness), names
 
-    assert run_story(scenario) == ({"a": 4, "b": 4}, {"p0", "p1", "p2", "p3"})
+    assert run_steps(scenario) == ({"a": 4, "b": 4}, {"p0", "p1", "p2", "p3"})
 
 
 def test_namespaces_without_a_quota_are_not_changed() -> None:
@@ -120,7 +120,7 @@ def test_namespaces_without_a_quota_are_not_changed() -> None:
         await asyncio.sleep(60)
         return await placed(harness)
 
-    assert run_story(scenario) == {"a": 2, "c": 6}
+    assert run_steps(scenario) == {"a": 2, "c": 6}
 
 
 def test_deleted_pods_and_raised_quotas_admit_waiting_pods() -> None:
@@ -140,7 +140,7 @@ def test_deleted_pods_and_raised_quotas_admit_waiting_pods() -> None:
         await asyncio.sleep(20)
         return [*seen, await placed(harness)]
 
-    assert run_story(scenario) == [{"a": 2}, {"a": 2}, {"a": 3}]
+    assert run_steps(scenario) == [{"a": 2}, {"a": 2}, {"a": 3}]
 
 
 @pytest.mark.parametrize("namespace", ["a", "b"])
@@ -162,7 +162,7 @@ def test_a_pod_that_shrinks_lets_pods_in(namespace: str) -> None:
         await asyncio.sleep(20)
         return [*seen, await harness.placed()]
 
-    assert run_story(scenario) == [{"large"}, {"large", "late"}]
+    assert run_steps(scenario) == [{"large"}, {"large", "late"}]
 
 
 def test_the_status_has_what_is_used() -> None:
@@ -172,7 +172,7 @@ def test_the_status_has_what_is_used() -> None:
         await asyncio.sleep(5)
         return await harness.status(ELASTIC_QUOTAS, "quota", "a")
 
-    assert run_story(scenario) == {"used": {"cpu": "1500m"}}
+    assert run_steps(scenario) == {"used": {"cpu": "1500m"}}
 
 
 def test_pods_that_wait_for_evictions_count_against_the_min() -> None:
@@ -188,7 +188,7 @@ def test_pods_that_wait_for_evictions_count_against_the_min() -> None:
         await asyncio.sleep(60)
         return await placed(harness)
 
-    assert run_story(scenario) == {"a": 6, "b": 2}
+    assert run_steps(scenario) == {"a": 6, "b": 2}
 
 
 @pytest.mark.parametrize("seed", ROUND_SEEDS)
@@ -225,7 +225,7 @@ def test_borrowed_resources_return_within_one_round_of_evictions(seed: int) -> N
         await asyncio.sleep(grace_s + 15)
         return evicted, before - set(await harness.pods()), await placed(harness)
 
-    evicted, gone, last = run_story(scenario, nodes, seed)
+    evicted, gone, last = run_steps(scenario, nodes, seed)
     assert evicted == gone, "a single round"
     returned = size * sum(wanted.values())
     assert returned <= lent_size * len(gone) < returned + lent_size, "no more than that"
@@ -265,4 +265,4 @@ def test_quotas_are_never_exceeded_and_loans_return(seed: int) -> None:
         allowed = sum(min(most[name], created[name]) for name in "abc")
         assert sum(used.values()) == min(allowed, 4 * nodes), (seed, used, created, most)
 
-    run_story(scenario, nodes, seed)
+    run_steps(scenario, nodes, seed)
