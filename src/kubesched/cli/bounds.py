@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from kubesched.api import node_selector, sharing, sized_caches
 from kubesched.cluster.apiserver.http.api_limits import ApiLimits
-from kubesched.cluster.apiserver.rules.custom import schema_validation
+from kubesched.cluster.apiserver.rules.custom import rule_costs, schema_validation
 from kubesched.cluster.apiserver.rules.errors import value_limit
 from kubesched.cluster.apiserver.rules.patching import patches
 from kubesched.cluster.apiserver.store import access_rules, log_budget
@@ -25,15 +25,15 @@ from kubesched.dashboard import page_queries
 from kubesched.explain.recordings import segment_files
 from kubesched.explain.whatif import plan
 from kubesched.foundation.cel import device
-from kubesched.foundation.cel.language import parser
+from kubesched.foundation.cel.language import operations, parser
 from kubesched.foundation.client import api_failures, event_recorder, http1, watch_stream
 from kubesched.foundation.http.http_server import PART_BYTES
 from kubesched.foundation.util import bounded_file, forked, log_output, yaml_limits
-from kubesched.framework import node_info, pod_limits
+from kubesched.framework import node_info, panels, pod_limits
 from kubesched.scheduler.backend import cache, image_table
 from kubesched.scheduler.cycles import failure, scheduling_cycle
 from kubesched.scheduler.plugins.dynamic_resources import device_requests, device_search_steps
-from kubesched.scheduler.runtime import answer_cache
+from kubesched.scheduler.runtime import answer_cache, binding_points
 from kubesched.scheduler.server.serving.secure_server import HTTP_LIMITS
 from kubesched.sim import history
 
@@ -106,6 +106,16 @@ _ON_PODS: Final = (
         f"{parser.MAX_LENGTH:,} characters, {parser.MAX_DEPTH} levels, a cost of "
         f"{device.DEVICE_COST_LIMIT:,} for a device",
         "error for this pod; the server refuses the object",
+    ),
+    Bound(
+        "text or list that a CEL expression computes",
+        f"{operations.MAX_SIZE:,} characters or elements",
+        "error for this pod; the server refuses the object",
+    ),
+    Bound(
+        "wait on Permit",
+        f"{binding_points.MAX_PERMIT_TIMEOUT_NS // 60_000_000_000} min",
+        "the pod is rejected, as in the reference",
     ),
 )
 _IN_THE_SCHEDULER: Final = (
@@ -200,6 +210,11 @@ _IN_THE_EMBEDDED_CLUSTER: Final = (
         "413",
     ),
     Bound(
+        "rule of a CustomResourceDefinition",
+        f"an estimated cost of {rule_costs.LARGEST_COST:,} for all values that it may check",
+        "422, as in the reference",
+    ),
+    Bound(
         "JSON patch",
         f"{patches.MOST_OPERATIONS:,} operations, {_size(patches.MOST_COPIED_BYTES)} copied, "
         f"{patches.MOST_COPIED_ITEMS:,} items of lists and maps copied on the way",
@@ -247,6 +262,11 @@ _ON_FILES: Final = (
         f"{page_queries.LONGEST_S:g} s, {_size(forked.MOST_BYTES)} of memory, "
         f"{page_queries.MOST_CHILDREN} at a time",
         "400 or 500, or it waits",
+    ),
+    Bound(
+        "panel of a plugin on the page",
+        f"{panels.MOST_PANEL_ROWS} rows",
+        "the panel states the number of omitted rows",
     ),
 )
 
