@@ -7,6 +7,7 @@ is absent from `min` is not guaranteed.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
@@ -20,6 +21,7 @@ from kubesched.framework import PodInfo
 __all__ = [
     "ELASTIC_QUOTAS",
     "ELASTIC_QUOTA_KIND",
+    "MOST_QUOTA_RESOURCES",
     "Amounts",
     "ElasticQuotas",
     "LeavingPod",
@@ -33,6 +35,8 @@ ELASTIC_QUOTA_KIND: Final = custom_resource(ELASTIC_QUOTAS, "ElasticQuota")
 
 Amounts = Mapping[str, int]
 
+# The others count as absent: all quotas are added up whenever one changes.
+MOST_QUOTA_RESOURCES: Final = 500
 _ENDED_PHASES: Final = ("Succeeded", "Failed")
 
 
@@ -245,7 +249,7 @@ def _amounts(raw: Any) -> dict[str, int]:
     if not isinstance(raw, dict):
         return {}
     amounts = {}
-    for name, quantity in raw.items():
+    for name, quantity in itertools.islice(raw.items(), MOST_QUOTA_RESOURCES):
         try:
             amounts[name] = Resources.from_resource_list({name: quantity}).amount(name)
         except (ValueError, TypeError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, Final
 
 import msgspec
@@ -11,6 +12,7 @@ from kubesched.api.custom_kinds import CustomObject, custom_resource
 
 __all__ = [
     "GROUP_LABEL",
+    "MOST_GROUP_RESOURCES",
     "POD_GROUPS",
     "POD_GROUP_KIND",
     "GroupSpec",
@@ -24,6 +26,8 @@ GROUP_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 
 POD_GROUP_KIND: Final = custom_resource(POD_GROUPS, "PodGroup")
 
+# As many as a pod may request. Each is added up over all nodes; the others count as absent.
+MOST_GROUP_RESOURCES: Final = 128
 _SECOND_NS: Final = 10**9
 
 
@@ -67,6 +71,8 @@ def _count(value: Any) -> int | None:
 def _resources(amounts: Any) -> Resources | None:
     if not isinstance(amounts, dict) or not amounts:
         return None
+    if len(amounts) > MOST_GROUP_RESOURCES:
+        amounts = dict(itertools.islice(amounts.items(), MOST_GROUP_RESOURCES))
     try:
         return Resources.from_resource_list(amounts)
     except ValueError:

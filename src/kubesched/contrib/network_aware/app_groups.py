@@ -18,6 +18,8 @@ __all__ = [
     "APP_GROUPS",
     "APP_GROUP_KIND",
     "APP_GROUP_LABEL",
+    "MOST_DEPENDENCIES",
+    "MOST_WORKLOADS",
     "WORKLOAD_LABEL",
     "AppGroup",
     "AppGroups",
@@ -28,6 +30,9 @@ __all__ = [
 
 APP_GROUPS: Final = "appgroups.v1alpha1.appgroup.diktyo.x-k8s.io"
 APP_GROUP_KIND: Final = custom_resource(APP_GROUPS, "AppGroup")
+# An attempt counts the pods of each workload that its pod depends on. The others are ignored.
+MOST_WORKLOADS: Final = 1_000
+MOST_DEPENDENCIES: Final = 100
 APP_GROUP_LABEL: Final = "appgroup.diktyo.x-k8s.io"
 WORKLOAD_LABEL: Final = "appgroup.diktyo.x-k8s.io.workload"
 
@@ -87,16 +92,18 @@ def app_groups(handle: Handle) -> AppGroups:
 
 def read_app_group(stored: CustomObject) -> AppGroup:
     """Read an AppGroup. What the schema of the resource would refuse counts as absent."""
-    dependencies: dict[str, tuple[WorkloadDependency, ...]] = {}
-    for index, each in enumerate(_entries(stored.spec.get("workloads"))):
+    found: dict[str, list[WorkloadDependency]] = {}
+    for index, each in enumerate(_entries(stored.spec.get("workloads"))[:MOST_WORKLOADS]):
         workload = _selector(each)
         if workload:
-            found = tuple(
-                WorkloadDependency(name, _cost(entry.get("maxNetworkCost")), (index, number))
-                for number, entry in enumerate(_entries(each.get("dependencies")))
-                if (name := _selector(entry))
-            )
-            dependencies[workload] = dependencies.get(workload, ()) + found
+            own = found.setdefault(workload, [])
+            for number, entry in enumerate(_entries(each.get("dependencies"))):
+                if len(own) >= MOST_DEPENDENCIES:
+                    break
+                if name := _selector(entry):
+                    cost = _cost(entry.get("maxNetworkCost"))
+                    own.append(WorkloadDependency(name, cost, (index, number)))
+    dependencies = {workload: tuple(own) for workload, own in found.items()}
     return AppGroup(
         stored.metadata.name,
         stored.metadata.namespace,

@@ -158,7 +158,7 @@ class _ZonePart:
         rows: NDArray[np.intp],
     ) -> None:
         self._needs = needs
-        self._zones = columns.at(rows)
+        self._zones = columns.at(rows, needs.whole)
         self._offers = {name: each[rows] for name, each in offers.items()}
         self._nodes = np.arange(len(rows))
 

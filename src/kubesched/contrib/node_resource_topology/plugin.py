@@ -165,7 +165,7 @@ class NodeResourceTopologyMatch(Plugin):
 
         def rejected(view: NodeView) -> NDArray[np.int64]:
             offers = {name: view.allocatable(name) > 0 for name in needs.whole}
-            columns = cache.columns(view).at(view.rows)
+            columns = cache.columns(view).at(view.rows, needs.whole)
             codes = (~aligns(needs, columns, offers)).astype(np.int64)
             return np.where(~columns.is_known, 3, codes) if self._denies_unknown else codes
 
@@ -204,7 +204,7 @@ class NodeResourceTopologyMatch(Plugin):
         return cache.answers(
             (strategy, needs.key),
             nodes,
-            lambda view: self._scores(needs, cache.columns(view).at(view.rows)),
+            lambda view: self._scores(needs, cache.columns(view).at(view.rows, needs.whole)),
         )
 
     def _scores(self, needs: PodNeeds, columns: ZoneColumns) -> NDArray[np.int64]:

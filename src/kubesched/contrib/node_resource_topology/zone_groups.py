@@ -90,9 +90,9 @@ def _take_of_one(request: Amounts, zones: dict[int, dict[str, int]], group: Iter
 
 def combined_scores(needs: PodNeeds, columns: ZoneColumns) -> Ints:
     """Score many nodes; see `combined_score`."""
-    zones = columns.at(np.arange(columns.count))
+    zones = columns.at(np.arange(columns.count), needs.whole)
     in_pods = _zones_needed((needs.whole,), zones)
-    zones = columns.at(np.arange(columns.count))
+    zones = columns.at(np.arange(columns.count), needs.whole)
     in_containers = _zones_needed((*needs.init, *needs.containers), zones)
     return np.where(columns.is_known, np.where(columns.is_pod_scope, in_pods, in_containers), 0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from kubesched.api import CPU
 from kubesched.contrib.amounts import shown
@@ -11,6 +12,8 @@ from kubesched.contrib.node_resource_topology.zones import NodeTopology
 from kubesched.framework import MOST_PANEL_ROWS, Panel, PanelMeter, PanelRow
 
 __all__ = ["zone_panel"]
+
+_MOST_METERS: Final = 64  # of a node
 
 
 def zone_panel(cache: TopologyCache, nodes: Iterable[str]) -> Panel:
@@ -29,7 +32,7 @@ def _row(cache: TopologyCache, name: str, topology: NodeTopology) -> PanelRow:
     held = ", ".join(
         f"{shown(each, amount)} {each}" for each, amount in sorted(reserved.items()) if amount > 0
     )
-    meters = []
+    meters: list[PanelMeter] = []
     for zone, left in sorted(topology.left(reserved).items()):
         most = topology.allocatable.get(zone, {})
         # Only cpu and devices: memory is rarely scarce.
@@ -37,6 +40,8 @@ def _row(cache: TopologyCache, name: str, topology: NodeTopology) -> PanelRow:
             if each == CPU or "/" in each:
                 whole = max(most.get(each, 0), left[each])
                 used = whole - left[each]
+                if len(meters) >= _MOST_METERS:
+                    break
                 meters.append(
                     PanelMeter(
                         f"{zone}: {each}",

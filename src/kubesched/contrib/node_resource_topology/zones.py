@@ -18,6 +18,7 @@ from kubesched.api.custom_kinds import CustomObject, custom_resource
 __all__ = [
     "CONTAINER_SCOPE",
     "FAR",
+    "MOST_COLUMNS",
     "NODE_TOPOLOGIES",
     "NODE_TOPOLOGY_KIND",
     "NO_ALIGNMENT",
@@ -41,6 +42,8 @@ CONTAINER_SCOPE: Final = "container"
 POD_SCOPE: Final = "pod"
 
 FAR: Final = 255  # the distance if the object has none
+# Columns of other resources are stored no longer than until there are so many.
+MOST_COLUMNS: Final = 64
 _ABSENT: Final = -1
 # The deprecated names in `topologyPolicies`: policy and scope.
 _OLD_POLICIES: Final = {
@@ -145,7 +148,11 @@ def _amounts(resources: Iterable[Mapping[str, Any]], field: str) -> dict[str, in
 
 
 class ZoneColumns:
-    """The zones of many nodes: int64[zone, node] for each resource, -1 where it is absent."""
+    """The zones of many nodes: int64[zone, node] for each resource, -1 where it is absent.
+
+    The column of a resource is filled when it is first read. Topologies may name thousands of
+    resources, and pods request few of them.
+    """
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -155,6 +162,7 @@ class ZoneColumns:
         self.is_pod_scope = np.zeros(count, dtype=bool)
         self.exists = np.zeros((ZONES, count), dtype=bool)
         self.costs: Ints = np.full((ZONES, ZONES, count), FAR, dtype=np.int64)
+        self._of_rows: dict[int, tuple[NodeTopology, Amounts]] = {}  # with the reservations
         self._available: dict[str, Ints] = {}
         self._allocatable: dict[str, Ints] = {}
 
@@ -162,46 +170,62 @@ class ZoneColumns:
         """Set the zones of a node; `reserved` is subtracted from every zone."""
         self.exists[:, row] = False
         self.costs[:, :, row] = FAR
-        for amounts in (*self._available.values(), *self._allocatable.values()):
-            amounts[:, row] = _ABSENT
+        self._of_rows.pop(row, None)
+        for column in (*self._available.values(), *self._allocatable.values()):
+            column[:, row] = _ABSENT
         self.is_known[row] = topology is not None
         self.is_single[row] = topology is not None and topology.policy == SINGLE_NUMA_NODE
         self.is_restricted[row] = topology is not None and topology.policy == RESTRICTED
         self.is_pod_scope[row] = topology is not None and topology.scope == POD_SCOPE
         if topology is None:
             return
-        for zone, resources in topology.available.items():
+        self._of_rows[row] = topology, dict(reserved)
+        for name, column in self._available.items():
+            _fill(column, name, row, topology.available, reserved.get(name, 0))
+        for name, column in self._allocatable.items():
+            _fill(column, name, row, topology.allocatable, 0)
+        for zone in topology.available:
             self.exists[zone, row] = True
-            for name, amount in resources.items():
-                column = self._column(self._available, name)
-                column[zone, row] = max(amount - reserved.get(name, 0), 0)
-            for name, amount in topology.allocatable.get(zone, {}).items():
-                self._column(self._allocatable, name)[zone, row] = amount
             for other, cost in topology.costs.get(zone, {}).items():
                 self.costs[zone, other, row] = cost
 
-    def _column(self, columns: dict[str, Ints], name: str) -> Ints:
-        found = columns.get(name)
-        if found is None:
-            found = columns[name] = np.full((ZONES, self.count), _ABSENT, dtype=np.int64)
-        return found
-
     def available(self, name: str) -> Ints:
         found = self._available.get(name)
-        return np.full((ZONES, self.count), _ABSENT) if found is None else found
+        if found is None:
+            found = self._new_column(self._available, name)
+            for row, (topology, reserved) in self._of_rows.items():
+                _fill(found, name, row, topology.available, reserved.get(name, 0))
+        return found
 
     def allocatable(self, name: str) -> Ints:
         found = self._allocatable.get(name)
-        return np.full((ZONES, self.count), _ABSENT) if found is None else found
+        if found is None:
+            found = self._new_column(self._allocatable, name)
+            for row, (topology, _) in self._of_rows.items():
+                _fill(found, name, row, topology.allocatable, 0)
+        return found
 
-    def at(self, rows: NDArray[np.intp]) -> ZoneColumns:
-        """Return copies of the columns of some nodes."""
+    def _new_column(self, columns: dict[str, Ints], name: str) -> Ints:
+        if len(columns) >= MOST_COLUMNS:
+            columns.clear()
+        found = columns[name] = np.full((ZONES, self.count), _ABSENT, dtype=np.int64)
+        return found
+
+    def at(self, rows: NDArray[np.intp], names: Iterable[str]) -> ZoneColumns:
+        """Return copies of the columns of some nodes, for these resources only."""
         found = ZoneColumns(0)
         found.count = len(rows)
-        for name in ("is_known", "is_single", "is_restricted", "is_pod_scope"):
-            setattr(found, name, getattr(self, name)[rows])
+        for attribute in ("is_known", "is_single", "is_restricted", "is_pod_scope"):
+            setattr(found, attribute, getattr(self, attribute)[rows])
         found.exists = self.exists[:, rows]
         found.costs = self.costs[:, :, rows]
-        found._available = {name: each[:, rows] for name, each in self._available.items()}
-        found._allocatable = {name: each[:, rows] for name, each in self._allocatable.items()}
+        for name in names:
+            found._available[name] = self.available(name)[:, rows]
+            found._allocatable[name] = self.allocatable(name)[:, rows]
         return found
+
+
+def _fill(column: Ints, name: str, row: int, zones: Mapping[int, Amounts], reserved: int) -> None:
+    for zone, resources in zones.items():
+        if name in resources:
+            column[zone, row] = max(resources[name] - reserved, 0)
