@@ -6,7 +6,8 @@ import asyncio
 import gc
 import struct
 import zlib
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from kubesched.explain.recordings.segment_files import (
     MAGIC,
     RecordingError,
     SegmentReader,
+    SegmentWriter,
     segments_of,
 )
 from kubesched.explain.shadow.shadow_entries import AssumedState, ShadowVerdict
@@ -329,3 +331,42 @@ def test_a_frame_that_cannot_be_read_is_damage(content: bytes, tmp_path: Path) -
     reader = SegmentReader(path)
     assert list(reader.records()) == []
     assert "invalid frame at byte" in reader.damage
+
+
+def test_large_objects_are_written_in_several_turns_of_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pods with many labels, in the first snapshot, in a burst, and in the next snapshot."""
+    most_bytes, turn = 1 << 20, 0
+    by_turn: Counter[int] = Counter()
+    write = SegmentWriter.write
+
+    def count(writer: SegmentWriter, lines: Iterable[bytes]) -> None:
+        listed = list(lines)
+        by_turn[turn] += sum(map(len, listed))
+        write(writer, listed)
+
+    monkeypatch.setattr(SegmentWriter, "write", count)
+
+    async def count_turns() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0 if by_turn[turn - 1] else 0.01)
+
+    async def pods(harness: ShadowHarness) -> None:
+        counting = asyncio.create_task(count_turns())
+        labels = {f"label-{number}": "x" * 60 for number in range(3_000)}
+        for number in range(40):
+            await harness.create(make_pod(f"p{number}", labels=labels, images=["x"]))
+        await asyncio.sleep(10)
+        counting.cancel()
+
+    record(tmp_path, pods, size=60_000, smallest=6_000)
+    largest_object = 3_000 * 75
+    assert sum(by_turn.values()) > 2 * 40 * largest_object, "no snapshot with all pods"
+    # One frame of the burst and one of the snapshot may be written in the same turn.
+    assert max(by_turn.values()) <= 2 * (most_bytes + 2 * largest_object)
+    result = replay_recording(tmp_path)
+    assert result.difference is None
+    assert result.damages == ()

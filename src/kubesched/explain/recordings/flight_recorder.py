@@ -47,6 +47,8 @@ log = get_logger(__name__)
 _PERIOD_NS: Final = 500 * MILLISECOND
 _BATCH: Final = 1000  # number of records that are written as a frame before the period has passed
 _SNAPSHOT_STEP: Final = 100  # number of objects that are encoded before other tasks run
+# Other tasks run after a frame of this size. Encoding and compressing a MiB takes about 15 ms.
+_STEP_BYTES: Final = 1 << 20
 _SEGMENTS: Final = 16  # approximate number of segments in the ring
 _SMALLEST: Final = 256 * 1024
 _encode = msgspec.json.Encoder().encode
@@ -137,7 +139,7 @@ class FlightRecorder:
         if not self._is_over:
             self._pending.append(record)
             if len(self._pending) >= _BATCH:
-                self._flush()
+                self._write_frame()
 
     def decided(
         self, attempt: Attempt, status: Status, node_name: str, result: ScheduleResult | None
@@ -186,7 +188,8 @@ class FlightRecorder:
         try:
             await self._stop.guard(self._write_for_ever())
         finally:
-            self._flush()
+            while self._pending:
+                self._write_frame()
             self._segment.close()
 
     def stop(self) -> None:
@@ -195,11 +198,11 @@ class FlightRecorder:
     async def _write_for_ever(self) -> None:
         await self._scheduler.synced.wait()
         self._append(("e", self._clock.now_ns()))  # the snapshot is complete
-        self._flush()
+        await self._flush()
         self._end_snapshot()
         while True:
             await self._clock.sleep(_PERIOD_NS)
-            self._flush()
+            await self._flush()
             if self._segment.size >= self._limit and not self._is_over:
                 await self._begin_segment()
 
@@ -224,12 +227,17 @@ class FlightRecorder:
         except OSError as error:
             self._stop_recording(error)
 
-    def _flush(self) -> None:
-        """Write the pending records as a frame."""
-        if not self._pending or self._is_over:
-            return
-        lines = [_line_of(record) for record in self._pending]
-        self._pending.clear()
+    async def _flush(self) -> None:
+        """Write all pending records; afterwards none is pending."""
+        while self._pending:
+            self._write_frame()
+            if self._pending:
+                await asyncio.sleep(0)
+
+    def _write_frame(self) -> None:
+        """Write the first pending records as a frame."""
+        lines = _first_lines(map(_line_of, self._pending), _BATCH)
+        del self._pending[: len(lines)]
         if self._next is not None:
             self._since_snapshot += lines
         try:
@@ -246,21 +254,21 @@ class FlightRecorder:
 
     async def _begin_segment(self) -> None:
         """Write a snapshot to a new file, and continue there."""
-        self._flush()
+        await self._flush()
         lines = self._snapshot_lines()
         try:
             self._next = following = SegmentWriter(self._folder, self._number + 1)
-            more = True
-            while more:
-                batch = [line for _, line in zip(range(_SNAPSHOT_STEP), lines, strict=False)]
-                more = len(batch) == _SNAPSHOT_STEP
-                if batch:
-                    following.write(batch)
+            while batch := _first_lines(lines, _SNAPSHOT_STEP):
+                following.write(batch)
                 await asyncio.sleep(0)
-            self._flush()
+            await self._flush()
             # These records are in the previous segment as well.
-            repeated = _encode(("r", self._clock.now_ns()))
-            following.write([*self._since_snapshot, repeated])
+            while batch := _first_lines(iter(self._since_snapshot), _BATCH):
+                following.write(batch)
+                del self._since_snapshot[: len(batch)]
+                await asyncio.sleep(0)
+                await self._flush()
+            following.write([_encode(("r", self._clock.now_ns()))])
             following.publish()
             self._segment.close()
             self._segment, self._number = following, self._number + 1
@@ -322,6 +330,17 @@ class FlightRecorder:
 def _document_of(configuration: KubeSchedulerConfiguration) -> Any:
     """Return the parts of a configuration that affect decisions: no credentials, no addresses."""
     return read_configuration_of(versioned(as_written(configuration)))
+
+
+def _first_lines(lines: Iterator[bytes], most: int) -> list[bytes]:
+    """Return the first lines, for one frame. Further lines are not encoded."""
+    found, size = [], 0
+    for line in lines:
+        found.append(line)
+        size += len(line)
+        if len(found) >= most or size >= _STEP_BYTES:
+            break
+    return found
 
 
 def _last_number(folder: Path) -> int:
