@@ -15,6 +15,8 @@ from kubesched.scheduler.plugins.dynamic_resources.device_search_steps import (
     SearchBudget,
 )
 from kubesched.scheduler.plugins.dynamic_resources.request_matching import DeviceDemand, can_be_met
+from kubesched.testing import make_node
+from tests.counted_calls import count_calls
 from tests.scheduler.plugins.dynamic_resources.device_objects import (
     DRIVER,
     DeviceHarness,
@@ -306,3 +308,24 @@ def test_demands_can_be_met_if_every_subset_of_them_has_enough_devices(seed: int
             union |= each.devices
         expected &= union.bit_count() >= sum(each.need for each in among)
     assert can_be_met(demands, lambda _: None) == expected
+
+
+def test_the_devices_of_many_slices_are_prepared_in_several_turns() -> None:
+    """Every PreFilter is a turn of the event loop; one of all slices would take 900,000 calls."""
+    count = 600
+    slices = [
+        slice_of(*[device(f"d{n}") for n in range(128)], pool=f"p{each}", node=f"n{each}")
+        for each in range(count)
+    ]
+    nodes = [make_node(f"n{each}") for each in range(count)]
+    harness = DeviceHarness(device_class(), *slices, *nodes)
+    harness.may_pause = True
+    wanted = claim("c", exactly(20))
+    harness.handle.objects.put(wanted)
+    statuses, calls = [], []
+    while not statuses or harness.state.is_paused:
+        calls.append(count_calls(lambda: statuses.append(harness.pre_filter(pod_with(wanted)))))
+    assert statuses[-1].is_success
+    assert max(calls) < 500_000, calls
+    rows = harness.plugin.devices.rows(harness.handle.snapshot.nodes)
+    assert len(rows.live()) == count

@@ -13,6 +13,10 @@ from kubesched.scheduler.plugins.dynamic_resources.device_inventory import (
     EquivalentNodes,
     NodeDevices,
 )
+from kubesched.scheduler.plugins.dynamic_resources.device_search_steps import (
+    SearchBudget,
+    SearchPausedError,
+)
 
 __all__ = ["DeviceRows"]
 
@@ -68,8 +72,12 @@ class DeviceRows:
     def live(self) -> Sequence[int]:
         return [row for row, devices in enumerate(self.devices) if devices is not None]
 
-    def refresh(self, nodes: NodeView) -> None:
-        """Update the changed rows; `nodes` is any view of the table."""
+    def refresh(self, nodes: NodeView, budget: SearchBudget | None = None) -> None:
+        """Update the changed rows; `nodes` is any view of the table.
+
+        Raises:
+            SearchPausedError: the budget is used up; the next call continues.
+        """
         table = self.table
         if len(self.devices) != table.capacity:
             self.devices += [None] * (table.capacity - len(self.devices))
@@ -88,22 +96,30 @@ class DeviceRows:
         self._stale.clear()
         for row in gone:
             self._clear(row)
-        for row in rows:
-            self._update(row, nodes)
         self._position = table.changes.position
+        for place, row in enumerate(rows):
+            steps = self._update(row, nodes)
+            if steps and budget is not None:
+                budget.charge(steps)
+                try:
+                    budget.check()
+                except SearchPausedError:
+                    self._stale.update(nodes.info_at(each).name for each in rows[place + 1 :])
+                    raise
 
-    def _update(self, row: int, nodes: NodeView) -> None:
+    def _update(self, row: int, nodes: NodeView) -> int:
+        """Update a row; return the number of steps that this took, 0 if nothing changed."""
         node = nodes.info_at(row).node
         if node is None:
             self._clear(row)
-            return
+            return 0
         old = self.devices[row]
         if old is not None and old.node.metadata.name != node.metadata.name:
             self._clear(row)
             old = None
         found = self._inventory.of_node(node)
         if found is old:
-            return
+            return 0
         self.devices[row] = found
         if old is None or old.group is not found.group:
             if old is not None:
@@ -111,6 +127,9 @@ class DeviceRows:
             self._enter(found.group)
             self.numbers[row] = found.group.number
             self.changes.append(row)
+        if found.group.shared:  # the first node has prepared the devices
+            return len(found.views)
+        return sum(len(view.devices) for view in found.views)
 
     def _enter(self, group: EquivalentNodes) -> None:
         if group.shared:

@@ -16,6 +16,7 @@ from kubesched.scheduler.plugins.dynamic_resources.device_inventory import Devic
 from kubesched.scheduler.plugins.dynamic_resources.device_requests import ClaimRequests
 from kubesched.scheduler.plugins.dynamic_resources.device_rows import DeviceRows
 from kubesched.scheduler.plugins.dynamic_resources.device_search_results import encode_spec
+from kubesched.scheduler.plugins.dynamic_resources.device_search_steps import SearchBudget
 from kubesched.scheduler.plugins.dynamic_resources.group_claims import NO_GROUP_CLAIMS, GroupClaims
 from kubesched.scheduler.plugins.dynamic_resources.inventory_device_counter import (
     InventoryDeviceCounter,
@@ -142,13 +143,17 @@ class DeviceState:
                 if not claims:
                     del self._special[owner.uid]
 
-    def rows(self, nodes: NodeView) -> DeviceRows:
-        """Return the devices by row of the table of these nodes, after an update."""
+    def rows(self, nodes: NodeView, budget: SearchBudget | None = None) -> DeviceRows:
+        """Return the devices by row of the table of these nodes, after an update.
+
+        Raises:
+            SearchPausedError: the budget is used up; the next call continues.
+        """
         if self._rows is None or self._rows.table is not nodes.table:
             if self._rows is not None:
                 self._rows.close()
             self._rows = DeviceRows(self.inventory, nodes)
-        self._rows.refresh(nodes)
+        self._rows.refresh(nodes, budget)
         return self._rows
 
     def requests_of(self, spec: DeviceClaim) -> tuple[bytes, ClaimRequests]:

@@ -26,7 +26,10 @@ from kubesched.scheduler.plugins.dynamic_resources.device_search_results import 
     DeviceVerdict,
     DeviceVerdicts,
 )
-from kubesched.scheduler.plugins.dynamic_resources.device_search_steps import SearchTimeoutError
+from kubesched.scheduler.plugins.dynamic_resources.device_search_steps import (
+    SearchPausedError,
+    SearchTimeoutError,
+)
 from kubesched.scheduler.plugins.dynamic_resources.device_state import DeviceState
 from kubesched.scheduler.plugins.dynamic_resources.extended_requests import (
     ExtendedRequests,
@@ -274,7 +277,10 @@ class DeviceFilter:
         kinds = [0]
         if data.special is not None:
             kinds = np.unique(_lacking_per_node(data, nodes)).tolist()
-        rows = self._devices.rows(nodes)
+        try:
+            rows = self._devices.rows(nodes, self.budget)
+        except SearchPausedError:
+            return False
         for kind in kinds:
             variant = self.variant(data, pod, kind)
             variant.verdicts.column(rows, variant.names)
