@@ -104,6 +104,19 @@ def device_class(name: str, explicit: str | None = None) -> DeviceClass:
     )
 
 
+@pytest.mark.parametrize(("ignored", "want"), [((), SKIP), (("x.io",), QUEUE)])
+def test_hints_count_only_resources_that_are_not_ignored(
+    ignored: tuple[str, ...], want: QueueingHint
+) -> None:
+    """PreFilter rejects a pod with more than 128 resources that it does not ignore."""
+    amounts = {f"x.io/r{number}": 1 for number in range(200)}
+    plugin = NodeResourcesFit(NodeResourcesFitArgs(ignored_resource_groups=ignored))
+    waiting = make_pod("p", requests={"cpu": 1, **amounts})
+    larger = node({"cpu": "1", "pods": "9"} | dict.fromkeys(amounts, "1"))
+    assert hint(plugin, EventResource.NODE)(waiting, None, larger) is want
+    assert hint(plugin, EventResource.POD)(waiting, pod("q", "n", cpu=1), None) is want
+
+
 def test_node_hint_when_devices_serve_a_requested_resource() -> None:
     plugin = NodeResourcesFit(handle=FakeHandle([device_class("gpus", A)]))
     assert hint(plugin, EventResource.NODE)(pod(**{A: 1}), node(ONE), node(ONE)) is QUEUE

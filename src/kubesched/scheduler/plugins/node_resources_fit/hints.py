@@ -12,7 +12,6 @@ from kubesched.api.pod_requests import FIT_REQUESTS, NODE_REQUESTS, pod_requeste
 from kubesched.api.resource_amounts import Resources
 from kubesched.api.resource_names import CPU, DEVICE_CLASS_PREFIX, EPHEMERAL_STORAGE, MEMORY
 from kubesched.framework import QueueingHint
-from kubesched.framework.pod_limits import MOST_RESOURCES
 from kubesched.scheduler.plugins.helpers.hints import (
     expect,
     expect_or_none,
@@ -50,8 +49,6 @@ def after_node_change(demand: Demand, old: Any, new: Any) -> QueueingHint:
     `demand` ignores no resources: the hint does not apply the plugin's `ignoredResources`.
     """
     before, after = expect_or_none(Node, old), expect(Node, new)
-    if len(demand.amounts) > MOST_RESOURCES:
-        return QueueingHint.SKIP  # PreFilter rejects the pod for every node
     has = Resources.from_resource_list(after.status.allocatable)
     allowed_pods = Resources.allowed_pods(after.status.allocatable)
     if not fit_status(demand, has, allowed_pods, _NOTHING, 0).is_success:

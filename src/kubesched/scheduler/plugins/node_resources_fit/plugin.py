@@ -183,7 +183,7 @@ class NodeResourcesFit(Plugin):
         node_changes = ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE
         events = (
             ClusterEventWithHint(
-                ClusterEvent(EventResource.POD, pod_changes), hints.after_pod_change
+                ClusterEvent(EventResource.POD, pod_changes), self._after_pod_change
             ),
             ClusterEventWithHint(
                 ClusterEvent(EventResource.NODE, node_changes), self._after_node_change
@@ -196,14 +196,30 @@ class NodeResourcesFit(Plugin):
             *events,
             ClusterEventWithHint(
                 ClusterEvent(EventResource.DEVICE_CLASS, class_changes),
-                hints.after_device_class_change,
+                self._after_device_class_change,
             ),
         )
 
     def _after_node_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
         requested = pod_requested(pod, self._options)
         demand = Demand.from_resources(requested, self._classes.served)
-        return hints.after_node_change(demand, old, new)
+        return self._unless_beyond_limit(pod, hints.after_node_change(demand, old, new))
+
+    def _after_pod_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
+        return self._unless_beyond_limit(pod, hints.after_pod_change(pod, old, new))
+
+    def _after_device_class_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
+        return self._unless_beyond_limit(pod, hints.after_device_class_change(pod, old, new))
+
+    def _unless_beyond_limit(self, pod: Pod, hint: QueueingHint) -> QueueingHint:
+        """Return SKIP instead of QUEUE if PreFilter rejects the pod for every node."""
+        if hint is not QueueingHint.QUEUE:
+            return hint
+        requested = pod_requested(pod, self._options)
+        if not requested.scalar:
+            return hint  # the usual case
+        demand = Demand.from_resources(requested, self._classes.served, self._is_ignored)
+        return QueueingHint.SKIP if len(demand.amounts) > MOST_RESOURCES else hint
 
     def explaining(self) -> Explaining:
         from kubesched.scheduler.plugins.node_resources_fit.explaining import (
