@@ -179,8 +179,8 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         DataFile(tmp_path / "future")
 
 
-@pytest.mark.parametrize("damaged", [b"\xff\xfe", b"{", b""], ids=repr)
-def test_a_damaged_object_is_named(tmp_path: Path, damaged: bytes) -> None:
+@pytest.mark.parametrize("damaged", [b"\xff\xfe", b"{", b"", b"[5]", "x", 5], ids=repr)
+def test_a_damaged_object_is_named(tmp_path: Path, damaged: bytes | str | int) -> None:
     path = tmp_path / "c.db"
     data, store = opened(path)
     put(store, "a")
@@ -191,6 +191,36 @@ def test_a_damaged_object_is_named(tmp_path: Path, damaged: bytes) -> None:
     data = DataFile(path)
     with pytest.raises(KubeschedError, match=r"c\.db: the object default/a of .* is damaged"):
         open_store(data, random.Random(1), NOW_NS)
+    data.close()
+
+
+@pytest.mark.parametrize(
+    ("damage", "part"),
+    [
+        ("UPDATE revision SET value = '[5]'", "the number of the last change"),
+        ("UPDATE revision SET value = x'ff'", "the number of the last change"),
+        ("UPDATE objects SET revision = 'x'", r"the object default/a of .*"),
+        ("UPDATE secrets SET value = 5", "the secret token"),
+        ("UPDATE secrets SET value = 'text'", "the secret token"),
+    ],
+)
+def test_values_of_wrong_types_are_named(tmp_path: Path, damage: str, part: str) -> None:
+    path = tmp_path / "c.db"
+    data, store = opened(path)
+    put(store, "a")
+    data.secret("token", lambda: b"one")
+    data.close()
+    with sqlite3.connect(path) as raw:
+        raw.execute(damage)
+    raw.close()
+    data = DataFile(path)
+
+    def read_all() -> None:
+        open_store(data, random.Random(1), NOW_NS)
+        data.secret("token", lambda: b"two")
+
+    with pytest.raises(KubeschedError, match=rf"c\.db: {part} is damaged"):
+        read_all()
     data.close()
 
 

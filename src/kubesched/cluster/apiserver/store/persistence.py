@@ -97,9 +97,17 @@ class DataFile:
 
     @property
     def revision(self) -> int:
-        """The number of the last change; 0 for a new file."""
+        """The number of the last change; 0 for a new file.
+
+        Raises:
+            KubeschedError: the stored number is damaged.
+        """
         found = self._connection.execute("SELECT value FROM revision").fetchone()
-        return 0 if found is None else int(found[0])
+        if found is None:
+            return 0
+        if not isinstance(found[0], int):
+            raise self._damaged("the number of the last change")
+        return found[0]
 
     def objects(self) -> Iterator[RestoredObject]:
         """Yield the stored objects. Raises KubeschedError if one is damaged."""
@@ -107,10 +115,10 @@ class DataFile:
         for resource, key, revision, data in rows:
             try:
                 decoded = msgspec.json.decode(data)
-            except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-                raise KubeschedError(
-                    f"cannot use {self._path}: the object {key} of {resource} is damaged"
-                ) from exc
+            except (msgspec.DecodeError, UnicodeDecodeError, TypeError) as exc:
+                raise self._damaged(f"the object {key} of {resource}") from exc
+            if not (isinstance(decoded, dict) and isinstance(revision, int)):
+                raise self._damaged(f"the object {key} of {resource}")
             yield RestoredObject(resource, key, revision, decoded)
 
     def write(self, change: StoredChange) -> None:
@@ -143,11 +151,17 @@ class DataFile:
         self._connection.execute(_REMOVE, (restored.resource, restored.key))
 
     def secret(self, name: str, make: Callable[[], bytes]) -> bytes:
-        """Return the secret of that name. `make` creates it the first time."""
+        """Return the secret of that name. `make` creates it the first time.
+
+        Raises:
+            KubeschedError: the stored secret is damaged.
+        """
         query = "SELECT value FROM secrets WHERE name = ?"
         found = self._connection.execute(query, (name,)).fetchone()
         if found is not None:
-            return bytes(found[0])
+            if not isinstance(found[0], bytes):
+                raise self._damaged(f"the secret {name}")
+            return found[0]
         value = make()
         self._connection.execute("INSERT INTO secrets VALUES (?, ?)", (name, value))
         return value
@@ -159,6 +173,9 @@ class DataFile:
 
     def close(self) -> None:
         self._connection.close()
+
+    def _damaged(self, part: str) -> KubeschedError:
+        return KubeschedError(f"cannot use {self._path}: {part} is damaged")
 
 
 def open_store(
