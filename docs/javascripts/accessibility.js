@@ -6,3 +6,6 @@ new MutationObserver(() => {
     wrap.setAttribute("aria-label", "Table");
   }
 }).observe(document.body, { childList: true, subtree: true });
+
+// On a page that is not found the theme leaves the dialog of the search without a name.
+document.querySelector(".md-search[role=dialog]")?.setAttribute("aria-label", "Search");
